@@ -9,7 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALLS = 200, MOST_KINDS = 32, MOST_NAMES = 16, REPS = 21, FIRST = 2, LAST = 11 };
+enum {
+    CALLS = 200,
+    MOST_KINDS = 32,
+    MOST_NAMES = 16,
+    REPS = 21,
+    FIRST = 2,
+    LAST = 11,
+    TRACE = 1 << 16
+};
 
 typedef struct kind {
     uint64_t dim, nnz;
@@ -19,9 +27,10 @@ typedef struct kind {
     double early[LAST], mpi_early[LAST];         /* of calls FIRST to LAST */
     double late[CALLS / 2], foretold[CALLS / 2]; /* of the second half of the mixed calls */
     int lates;
+    char trace[TRACE]; /* of all calls of auto: algorithm, microseconds, and as predicted */
 } kind;
 
-static int rank, ranks;
+static int rank, ranks, traces;
 
 static void must(rill_status status, const char *what) {
     if (status == RILL_OK) return;
@@ -91,7 +100,12 @@ static double call(rill_comm *comm, kind *k, const char *algorithm, double *pred
     must(rill_allreduce(comm, k->in, k->out, RILL_SUM, &o), algorithm);
     must(rill_comm_stats(comm, &stats), "stats");
     if (predicted) *predicted = stats.predicted_s;
-    return slowest(stats.elapsed_s);
+    double time = slowest(stats.elapsed_s);
+    size_t at = strlen(k->trace);
+    if (traces && strcmp(algorithm, "auto") == 0)
+        snprintf(k->trace + at, TRACE - at, "%s %.4g %.4g, ", stats.algorithm, 1e6 * time,
+                 1e6 * stats.predicted_s);
+    return time;
 }
 
 static double call_mpi(kind *k) {
@@ -191,11 +205,12 @@ static double compare(const contest *c, kind *k) {
             "{\"dim\": %llu, \"nnz\": %llu, \"calls\": %d, \"auto\": \"%s, %s\", \"auto_s\": %.3e, "
             "\"best\": \"%s, %s\", \"best_s\": %.3e, \"auto_to_best\": %.3f, "
             "\"early_to_mpi\": %.3f, \"mixed_s\": %.3e, \"predicted_s\": %.3e, "
-            "\"spread\": %.3f}\n",
+            "\"spread\": %.3f%s%s%s}\n",
             (unsigned long long)k->dim, (unsigned long long)k->nnz, k->calls, stats[0].algorithm,
             stats[0].codec, medians[0], c->names[best], stats[1].codec, medians[best],
             medians[0] / medians[best], early_to_mpi(k), median(k->late, k->lates),
-            median(k->foretold, k->lates), spread(k));
+            median(k->foretold, k->lates), spread(k), traces ? ", \"trace\": \"" : "", k->trace,
+            traces ? "\"" : "");
     return medians[0] / medians[best];
 }
 
@@ -205,7 +220,8 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     int largest = argc > 1 ? atoi(argv[1]) : 22, n = 0;
-    kind kinds[MOST_KINDS] = {{0}};
+    traces = argc > 2;
+    static kind kinds[MOST_KINDS];
     for (int shift = 10; shift <= largest && n + 1 < MOST_KINDS; shift += 2) {
         make(&kinds[n], UINT64_C(1) << shift, densities[n % 5]);
         n++;

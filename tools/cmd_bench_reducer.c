@@ -240,7 +240,7 @@ typedef struct report {
     int ranks, status;
 } report;
 
-static void add_row(report *p, const reducer_result *r) {
+static void add_row(report *p, const reducer_config *c, const reducer_result *r) {
     table_row *row = table_add(&p->rows);
     if (!row) return;
     cell_text(row->cell[0], r->requested);
@@ -249,7 +249,11 @@ static void add_row(report *p, const reducer_result *r) {
         return;
     }
     bool mpi = !strcmp(r->requested, "mpi"), stream = !strcmp(r->update, "stream");
-    cell_text(row->cell[1], r->stats.algorithm);
+    bool away = c->memory != RILL_HOST &&
+                strcmp(r->stats.summed_in, bench_memory_names[c->memory]) == 0;
+    char ran[64];
+    snprintf(ran, sizeof ran, "%s%s", r->stats.algorithm, away ? ", sums there" : "");
+    cell_text(row->cell[1], ran);
     cell_text(row->cell[2], r->update);
     cell_time(row->cell[3], r->median);
     if (p->mpi > 0) cell_ratio(row->cell[4], p->mpi / r->median);
@@ -276,9 +280,9 @@ static void write_json(report *p, const reducer_config *c, const reducer_result 
         reducer_support_names[c->support], "update", r->update, "median_s", r->median, "p25_s",
         r->p25, "p75_s", r->p75);
     json_t *more = json_pack(
-        "{s:s, s:f, s:f, s:f, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:b, s:s}",
-        "memory", bench_memory_names[c->memory], "select_s", r->select, "exchange_s", r->exchange,
-        "update_s", r->finish, "predicted_s",
+        "{s:s, s:s, s:f, s:f, s:f, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:b, s:s}",
+        "memory", bench_memory_names[c->memory], "summed_in", r->stats.summed_in, "select_s",
+        r->select, "exchange_s", r->exchange, "update_s", r->finish, "predicted_s",
         r->stats.predicted_s > 0 ? json_real(r->stats.predicted_s) : json_null(), "selected",
         r->selected, "nnz_out", (json_int_t)r->stats.nnz_out, "sent_bytes_max", (json_int_t)r->sent,
         "recv_bytes_max", (json_int_t)r->received, "messages_max", (json_int_t)r->messages,
@@ -297,7 +301,7 @@ static void take(report *p, const reducer_config *c, reducer_result *r, bool may
         tool_error("bench reducer: %s: something was lost: %s", r->requested, r->detail);
         p->status = EXIT_FAILED;
     }
-    add_row(p, r);
+    add_row(p, c, r);
     write_json(p, c, r);
     free(r->times);
 }

@@ -61,6 +61,7 @@ void cmd_plan_help(FILE *out) {
         "  --rate R             rate of the network per host, such as 100mbit, 1gbit\n"
         "  --latency S          of a message, in seconds, such as 25e-6\n"
         "  --link L             how ranks are connected: mpi (default), ucx, local\n"
+        "  --memory M           cuda: of a reducer whose vectors are on the GPUs of all ranks\n"
         "  --json               one JSON object instead of the table\n"
         "  -h, --help           this text\n"
         "\n"
@@ -102,6 +103,17 @@ static bool parse_collective(const char *text, rill_collective *collective) {
     return false;
 }
 
+static const char *const memory_names[] = {[RILL_HOST] = "host", [RILL_CUDA] = "cuda"};
+
+static bool parse_memory(const char *text, rill_memory *memory) {
+    for (int m = RILL_HOST; m <= (int)RILL_CUDA; m++)
+        if (strcmp(memory_names[m], text) == 0) {
+            *memory = (rill_memory)m;
+            return true;
+        }
+    return false;
+}
+
 static bool parse_seconds(const char *text, double *seconds) {
     char *end;
     *seconds = strtod(text, &end);
@@ -127,6 +139,7 @@ enum option_id {
     RATE,
     LATENCY,
     LINK,
+    MEMORY,
     JSON
 };
 
@@ -153,6 +166,7 @@ static bool take(config *c, int option, const char *text) {
     case RATE: return parse_rate(text, &q->bits_per_second);
     case LATENCY: return parse_seconds(text, &q->latency_s);
     case LINK: q->link = text; return is_link(text);
+    case MEMORY: return parse_memory(text, &q->memory);
     case CODEC: q->codec = text; return tool_is_codec(text);
     case PARTITION: q->partition = text; return tool_is_partition(text);
     case PROFILE: q->profile = text; return true;
@@ -173,6 +187,7 @@ static const char *wanted(int option) {
     case VALUE_BITS:
     case ALLOW_BITS: return PARSE_BITS;
     case LINK: return "mpi, ucx or local";
+    case MEMORY: return "host or cuda";
     case CODEC: return TOOL_CODEC;
     case PARTITION: return TOOL_PARTITION;
     case RATE: return "a rate, such as 100mbit or 1gbit";
@@ -207,6 +222,7 @@ static int parse(int argc, char **argv, config *c, bool *help) {
                                             {"rate", required_argument, NULL, RATE},
                                             {"latency", required_argument, NULL, LATENCY},
                                             {"link", required_argument, NULL, LINK},
+                                            {"memory", required_argument, NULL, MEMORY},
                                             {"json", no_argument, NULL, JSON},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
@@ -265,8 +281,8 @@ static int look_up_learned(config *c) {
 
 static void print_table(const config *c, const rill_plan_row *rows, int n) {
     const rill_plan_query *q = &c->query;
-    table t = {.columns = 5,
-               .head = {"algorithm", "predicted", "codec", "value bits", "partition"},
+    table t = {.columns = q->memory == RILL_HOST ? 5 : 6,
+               .head = {"algorithm", "predicted", "codec", "value bits", "partition", "sums in"},
                .left = 1};
     char nnz[TABLE_CELL], dim[TABLE_CELL];
     cell_count(nnz, q->nnz);
@@ -286,6 +302,7 @@ static void print_table(const config *c, const rill_plan_row *rows, int n) {
         if (rows[i].value_bits) snprintf(row->cell[3], TABLE_CELL, "%d", rows[i].value_bits);
         else cell_text(row->cell[3], "as they are");
         cell_text(row->cell[4], rows[i].partition);
+        if (q->memory != RILL_HOST) cell_text(row->cell[5], memory_names[rows[i].sums]);
     }
     table_print(&t, stdout);
     table_free(&t);
@@ -297,11 +314,13 @@ static int print_json(const config *c, const rill_plan_row *rows, int n) {
     json_t *list = json_array();
     for (int i = 0; i < n; i++) {
         const rill_plan_row *r = &rows[i];
-        json_t *row =
-            r->refuses ? json_pack("{s:s, s:s}", "algorithm", r->algorithm, "refuses", r->refuses)
-                       : json_pack("{s:s, s:f, s:s, s:i, s:s, s:b}", "algorithm", r->algorithm,
-                                   "predicted_s", r->seconds, "codec", r->codec, "value_bits",
-                                   r->value_bits, "partition", r->partition, "chosen", r->chosen);
+        json_t *row = r->refuses
+                          ? json_pack("{s:s, s:s}", "algorithm", r->algorithm, "refuses",
+                                      r->refuses)
+                          : json_pack("{s:s, s:f, s:s, s:i, s:s, s:b, s:s}", "algorithm",
+                                      r->algorithm, "predicted_s", r->seconds, "codec", r->codec,
+                                      "value_bits", r->value_bits, "partition", r->partition,
+                                      "chosen", r->chosen, "summed_in", memory_names[r->sums]);
         json_array_append_new(list, row);
     }
     json_t *root = json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:o}", "collective",

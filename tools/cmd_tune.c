@@ -29,6 +29,7 @@ void cmd_tune_help(FILE *out) {
             "writes what messages, bytes, sums and codecs cost here into a profile. Later runs\n"
             "find it by themselves, and algorithm 'auto' chooses by it. A profile has an entry\n"
             "for each number of ranks and hosts that was tuned; the nearest serves for others.\n"
+            "Where all ranks have a GPU, what it takes to code and to sum is measured, too.\n"
             "Run it as the programs will run that use it: on the same hosts, with as many ranks.\n"
             "\n"
             "  --ranks P,...   start so many ranks, one after the other (default 2,4)\n"
@@ -114,6 +115,8 @@ static int tune(const tool_world *w, const void *context) {
                "%.0f %% (median), and corrected where it was measured\nwritten to %s\n",
                ranks, report.measured, report.latency_s * 1e6, report.bits_per_second / 1e9,
                report.median_error * 100, report.profile);
+    if (status == RILL_OK && report.device && tool_speaks())
+        printf("what the GPU takes to code and to sum was measured, too\n");
     rill_comm_free(&comm);
     return status == RILL_OK ? EXIT_OK : EXIT_FAILED;
 }

@@ -187,6 +187,100 @@ static void bench_codes(const uint32_t *idx, const float *val, unsigned long lon
     MUST(cudaFree(bytes));
 }
 
+/* Where the chunks of 1,024 indices begin in a rice code, as codec/codec_rice.c finds it. */
+static std::vector<uint64_t> chunks_of(const std::vector<unsigned char> &code,
+                                       unsigned long long k) {
+    std::vector<uint64_t> chunk;
+    size_t at = 0;
+    for (unsigned long long i = 0; i < k; i += 1024) {
+        size_t n = k - i < 1024 ? (size_t)(k - i) : 1024;
+        chunk.push_back(at);
+        at += 1 + (n * code[at] + 7) / 8;
+        for (size_t ones = 0; ones < n && at < code.size(); at++)
+            ones += (size_t)__builtin_popcount(code[at]);
+    }
+    chunk.push_back(at);
+    return chunk;
+}
+
+/* The way back of what k indices of n are coded in. */
+static void bench_decodes(const uint32_t *idx, unsigned long long n, unsigned long long k) {
+    size_t room = table->rice_workspace(k) + table->bitpack_workspace(k) +
+                  table->elias_fano_workspace(k, n);
+    char *code = fresh<char>(k * 8), *workspace = fresh<char>(room);
+    uint64_t *bytes = fresh<uint64_t>(8), used;
+    uint32_t *back = fresh<uint32_t>(k * 4), *wrong = fresh<uint32_t>(4);
+    auto size = [&] {
+        MUST(cudaStreamSynchronize(stream));
+        MUST(cudaMemcpy(&used, bytes, 8, cudaMemcpyDeviceToHost));
+        return (size_t)used;
+    };
+    MUST(table->bitpack(idx, k, 0, code, bytes, workspace, stream));
+    size_t in = size();
+    record("bitpack, back", "gauss", k, k, 0, 0, measure([&] {
+               MUST(table->bitunpack(code, in, k, 0, n, back, wrong, workspace, stream));
+           }));
+    MUST(table->elias_fano(idx, k, 0, n, code, bytes, workspace, stream));
+    in = size();
+    record("elias_fano, back", "gauss", k, k, 0, 0, measure([&] {
+               MUST(table->elias_fano_decode(code, in, k, 0, n, back, wrong, workspace, stream));
+           }));
+    record("rice", "gauss", k, k, table->rice_workspace(k), 0,
+           measure([&] { MUST(table->rice(idx, k, 0, code, bytes, workspace, stream)); }));
+    in = size();
+    std::vector<unsigned char> host(in);
+    MUST(cudaMemcpy(host.data(), code, in, cudaMemcpyDeviceToHost));
+    std::vector<uint64_t> chunk = chunks_of(host, k);
+    uint64_t *there = fresh<uint64_t>(chunk.size() * 8);
+    MUST(cudaMemcpy(there, chunk.data(), chunk.size() * 8, cudaMemcpyHostToDevice));
+    record("rice, back", "gauss", k, k, 0, 0, measure([&] {
+               MUST(table->rice_decode(code, in, there, k, 0, n, back, wrong, workspace, stream));
+           }));
+    uint32_t is_wrong;
+    MUST(cudaMemcpy(&is_wrong, wrong, 4, cudaMemcpyDeviceToHost));
+    if (is_wrong) fprintf(stderr, "rice does not come back\n");
+    for (void *p : {(void *)code, (void *)workspace, (void *)bytes, (void *)back, (void *)wrong,
+                    (void *)there})
+        MUST(cudaFree(p));
+}
+
+/* Sums of lists of k of n, decoded. */
+static void bench_sums(float *g, rill__cuda_select s, unsigned long long n, unsigned long long k) {
+    enum { MOST = 8 };
+    uint32_t *idx = fresh<uint32_t>(MOST * k * 4), *all = fresh<uint32_t>(MOST * k * 4);
+    float *val = fresh<float>(MOST * k * 4), *sum = fresh<float>(MOST * k * 4);
+    size_t room = table->union_workspace(n);
+    char *workspace = fresh<char>(room);
+    uint64_t *total = fresh<uint64_t>(8), entries;
+    uint32_t *wrong = fresh<uint32_t>(4);
+    MUST(cudaMemset(wrong, 0, 4));
+    for (unsigned i = 0; i < MOST; i++) {
+        fill(g, n, 61u + i, GAUSS);
+        s.idx = idx + i * k;
+        s.val = val + i * k;
+        MUST(table->topk(&s, k, stream));
+    }
+    for (unsigned lists : {2u, 4u, 8u}) {
+        char name[64];
+        snprintf(name, sizeof name, "sum of %u lists", lists);
+        record(name, "gauss", n, k, room, 0, measure([&] {
+                   MUST(table->union_begin(workspace, n, stream));
+                   MUST(table->union_mark(workspace, n, idx, lists * k, wrong, stream));
+                   MUST(table->union_count(workspace, n, total, stream));
+                   MUST(table->union_list(workspace, n, all, stream));
+                   MUST(table->fill_value(RILL__CUDA_F32, sum, 0x80000000u, lists * k, stream));
+                   for (unsigned i = 0; i < lists; i++)
+                       MUST(table->union_sum(RILL__CUDA_F32, 0, workspace, n, idx + i * k,
+                                             val + i * k, k, sum, stream));
+               }));
+        MUST(cudaMemcpy(&entries, total, 8, cudaMemcpyDeviceToHost));
+        if (entries < k || entries > lists * k) fprintf(stderr, "a union is wrong\n");
+    }
+    for (void *p : {(void *)idx, (void *)all, (void *)val, (void *)sum, (void *)workspace,
+                    (void *)total, (void *)wrong})
+        MUST(cudaFree(p));
+}
+
 /* From a residual of zeros each time: else what is taken would grow. */
 static void bench_threshold(rill__cuda_select s, unsigned long long n) {
     const uint32_t key = 0x40266666u; /* 2.6: 0.93 % of a normal distribution */
@@ -252,6 +346,10 @@ static void bench_step(unsigned long long n) {
     record("limit: copy", "gauss", n, 0, 0, 0,
            measure([&] { MUST(cudaMemcpyAsync(r, g, n * 4, cudaMemcpyDeviceToDevice, stream)); }));
     bench_codes(s.idx, (const float *)s.val, n, k, s.workspace, s.workspace_bytes);
+    bench_decodes(s.idx, n, k);
+    plain.workspace_bytes = s.workspace_bytes;
+    bench_sums(g, plain, n, k);
+    fill(g, n, 51u, GAUSS);
     bench_threshold(s, n);
     MUST(cudaMemsetAsync(r, 0, n * 4, stream));
     s.workspace_bytes = table->bucket_workspace(RILL__CUDA_F32, n, 512);

@@ -34,18 +34,23 @@ def drive(options):
     processor: dense steps of the warm-up go there."""
     end = time.monotonic() + options.seconds
     with ThreadPoolExecutor(options.at_once) as pool:
-        jobs = [pool.submit(train, one, options, end) for one in options.methods.split(",")]
+        jobs = [
+            pool.submit(train, method, seed, options, end)
+            for seed in options.seeds
+            for method in options.methods.split(",")
+        ]
     return 0 if all(job.result() for job in jobs) else 1
 
 
-def train(method, options, end):
+def train(method, seed, options, end):
     left = end - time.monotonic()
     if left < 20:
         say(method=method, skipped="no time")
         return True
     ranks = 1 if method == "dense" else options.ranks
-    passed = "steps rows lr rise beta2 masking dropout density warmup seed data"
+    passed = "steps rows lr rise beta2 masking dropout density warmup layers width heads data"
     arguments = ["--job", method, "--ranks", str(options.ranks), "--seconds", str(left - 15)]
+    arguments += ["--seeds", str(seed)]
     for name in passed.split():
         arguments += [f"--{name}", str(getattr(options, name))]
     code, _ = run_job(__file__, ranks, arguments, left)
@@ -91,7 +96,10 @@ class Run:
         self.torch, self.mpi, self.options, self.state = torch, mpi, options, None
         words, (train, valid) = tokens_of(options.data)
         self.train, self.valid = torch.tensor(train).cuda(), torch.tensor(valid).cuda()
-        self.bare = self.model = gpt2(words, LENGTH, options.dropout)
+        self.bare = self.model = gpt2(
+            words, LENGTH, options.dropout, options.layers, options.width, options.heads,
+            seed=options.seed + 3,
+        )  # fmt: skip
         self.shares = [mpi.Get_rank()] if mpi.Get_size() > 1 else range(options.ranks)
         torch.manual_seed(100 * options.seed + mpi.Get_rank())  # of dropout
         self.optimizer = torch.optim.AdamW(
@@ -184,6 +192,7 @@ def job(method, options):
         say(
             bench="gpt2", method=method, ranks=options.ranks, density=options.density,
             steps=points[-1][0], asked=options.steps, rows=options.rows, length=LENGTH,
+            layers=options.layers, width=options.width,
             parameters=sum(p.numel() for p in run.bare.parameters()), lr=options.lr,
             beta2=options.beta2, masking=options.masking,
             rise=options.rise, dropout=options.dropout, warmup=options.warmup, seed=options.seed,
@@ -200,6 +209,9 @@ def main():
     parser.add_argument("--methods", default="dense,topk,oktopk,spardl,topk+qsgd4")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=8, help="of a rank in a step")
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768)
+    parser.add_argument("--heads", type=int, default=12)
     parser.add_argument("--lr", type=float, default=6e-4)
     parser.add_argument("--rise", type=float, default=0.05, help="share of steps of rising rates")
     parser.add_argument("--beta2", type=float, default=0.999, help="of AdamW")
@@ -207,12 +219,14 @@ def main():
     parser.add_argument("--dropout", type=float, default=0.2)
     parser.add_argument("--density", type=float, default=0.01)
     parser.add_argument("--warmup", type=int, default=100, help="steps at each of four densities")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", default="1", help="a training of each method for each")
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--at-once", type=int, default=1, help="jobs that share the GPU")
     parser.add_argument("--data", default=os.environ.get("RILL_DATA", "../shared/data"))
     parser.add_argument("--job", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.seeds = [int(seed) for seed in options.seeds.split(",")]
+    options.seed = options.seeds[0]
     if options.job:
         return job(options.job, options)
     return drive(options)

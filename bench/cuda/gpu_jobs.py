@@ -47,7 +47,7 @@ def leave(mpi, status=0):
     os._exit(status)
 
 
-def gpt2(words, places=1024, dropout=0.0, layers=12, width=768, heads=12, device="cuda"):
+def gpt2(words, places=1024, dropout=0.0, layers=12, width=768, heads=12, device="cuda", seed=4):
     """GPT-2 small by default, for rows of up to so many places. It gives the mean loss where
     targets are given, else the scores."""
     import torch
@@ -92,6 +92,6 @@ def gpt2(words, places=1024, dropout=0.0, layers=12, width=768, heads=12, device
                 return scores
             return nn.functional.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
 
-    torch.manual_seed(4)
+    torch.manual_seed(seed)
     with torch.device(device):  # PyTorch 2
         return Model()

@@ -197,11 +197,11 @@ typedef struct rill_config {
     /* 1: rill_comm_shrink lets fewer than half of the ranks that may live go on; 0: no; -1: unset.
      */
     int minority;
-    /* Whether the planner learns from what calls take, and starts from what the last job here has
-     * learned: "off" or NULL, "auto" (on, unless there is a profile), "on", "frozen" (it starts
-     * from that, and stays so). In another run the algorithm "auto" may choose otherwise then, and
-     * so round otherwise. "predict": it learns what calls take, unless there is a profile, and
-     * chooses as with "off". */
+    /* Whether the planner learns from what blocking calls take, and starts from what the last job
+     * here has learned: "off" or NULL, "auto" (on, unless there is a profile), "on", "frozen" (it
+     * starts from that, and stays so). In another run the algorithm "auto" may choose otherwise
+     * then, and so round otherwise. "predict": it learns what blocking calls take, unless there is
+     * a profile, and chooses as with "off", to the same bits. */
     const char *learn;
 } rill_config;
 #define RILL_CONFIG_INIT                                                                           \
@@ -232,9 +232,12 @@ typedef struct rill_stats {
     /* Messages without the key of the job that this communicator has dropped so far (UCX): somebody
      * else sends here. Of rill_comm_stats; else 0. */
     uint64_t strangers;
+    /* Reducers: memory in which what came from all ranks was decoded and summed ("host", "cuda");
+     * else "". */
+    const char *summed_in;
 } rill_stats;
 #define RILL_STATS_INIT                                                                            \
-    { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0, 0, "", 0, 0, 0 }
+    { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0, 0, "", 0, 0, 0, "" }
 
 #ifndef RILL_NO_MPI
 /* Dups the communicator, with MPI_ERRORS_RETURN on the dup. Collective. */
@@ -717,12 +720,13 @@ typedef struct rill_plan_query {
     uint64_t block;
     const char *profile;               /* a file or "none"; NULL: as a communicator finds it */
     double latency_s, bits_per_second; /* of the network; 0: the profile's */
-    const char *link; /* "mpi", "ucx" or "local"; NULL: mpi, or ucx where rill has no MPI */
+    const char *link;   /* "mpi", "ucx" or "local"; NULL: mpi, or ucx where rill has no MPI */
+    rill_memory memory; /* RILL_CUDA: of a reducer whose ranks all have their vectors there */
 } rill_plan_query;
 #define RILL_PLAN_QUERY_INIT                                                                       \
     {                                                                                              \
         sizeof(rill_plan_query), (rill_collective)0, RILL_F32, 2, 1, 0, 0, 0, NULL, NULL, 0, 0, 0, \
-            NULL, 0.0, 0.0, NULL                                                                   \
+            NULL, 0.0, 0.0, NULL, RILL_HOST                                                        \
     }
 
 typedef struct rill_plan_row {
@@ -731,6 +735,7 @@ typedef struct rill_plan_row {
     double seconds;
     const char *refuses; /* why it cannot serve; NULL: it can */
     int chosen;
+    rill_memory sums; /* RILL_CUDA: messages are coded and summed on the devices */
 } rill_plan_row;
 /* What auto would do, in the order of the table: at most capacity rows, *n of them. The choice is
  * among all of the table; *n is 0 after an error. Needs no MPI. */
@@ -752,11 +757,13 @@ typedef struct rill_tune_report {
     double median_error; /* of the model against them: 0.1 is 10 % */
     double latency_s, bits_per_second;
     char profile[1024]; /* as written */
+    int device;         /* 1: what the ranks' devices take to code and to sum is in it, too */
 } rill_tune_report;
 #define RILL_TUNE_REPORT_INIT                                                                      \
-    { sizeof(rill_tune_report), 0, 0.0, 0.0, 0.0, "" }
+    { sizeof(rill_tune_report), 0, 0.0, 0.0, 0.0, "", 0 }
 /* Measures every allreduce on this communicator, fits the constants, writes them into the profile,
- * and uses them from now on. Entries for other numbers of ranks and hosts stay in the file.
+ * and uses them from now on. Entries for other numbers of ranks and hosts stay in the file. Where
+ * all ranks have a GPU and librill_cuda, what it takes to code and to sum is measured, too.
  * Collective. */
 RILL_API rill_status rill_tune(rill_comm *, const rill_tune_options *or_null, rill_tune_report *);
 

@@ -13,6 +13,7 @@ from ._buffers import Type, dim_of, type_of
 from ._library import COLLECTIVES, check, lib
 
 _MOST_ROWS = 64
+_MEMORIES = ("host", "cuda")  # in the order of rill_memory
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _RATE = r"(\d+\.?\d*|\.\d+) ?([kmgKMG]?)(?:[bB][iI][tT](?:/s)?|b(?:ps|/s))"  # B would be bytes
 
@@ -36,6 +37,7 @@ class CPlanQuery(ctypes.Structure):
         ("latency_s", ctypes.c_double),
         ("bits_per_second", ctypes.c_double),
         ("link", ctypes.c_char_p),
+        ("memory", ctypes.c_int),
     ]
 
 
@@ -48,6 +50,7 @@ class CPlanRow(ctypes.Structure):
         ("seconds", ctypes.c_double),
         ("refuses", ctypes.c_char_p),
         ("chosen", ctypes.c_int),
+        ("sums", ctypes.c_int),
     ]
 
 
@@ -59,6 +62,7 @@ class Plan(NamedTuple):
     codec: str
     value_bits: int
     chosen: bool  # by "auto"
+    sums: str = "host"  # where messages are summed: "host" or "cuda"
 
 
 def bits_per_second(rate: Union[str, float]) -> float:
@@ -96,11 +100,13 @@ def plan(
     dtype: Any = Type.F32,
     value_bits: int = 0,
     profile: Optional[str] = None,
+    memory: str = "host",
 ) -> list[Plan]:
     """What the planner expects each algorithm to take, the fastest first. Nothing is run, and no
     other rank is needed.
 
     ``collective`` is one of those of ``Comm``, or "reducer": what gives the k largest of the sum.
+    ``memory``: "cuda" where it is the call of a reducer whose vectors are on the GPUs of all ranks.
     Rate ("1gbit") and latency are of the network between hosts; each rank has one of its own by
     default. Without them, and for what the processor takes, there is the profile that ``rill tune``
     has written, or built-in numbers (``profile="none"``)::
@@ -112,6 +118,8 @@ def plan(
     order = [*COLLECTIVES, "reducer"]
     if collective not in order:
         raise ValueError(f"collective {collective!r} is none of {', '.join(order)}")
+    if memory not in _MEMORIES:
+        raise ValueError(f"memory {memory!r} is none of {', '.join(_MEMORIES)}")
     if not isinstance(density, Real) or not 0 < density <= 1:
         raise ValueError(f"density {density!r}: over 0 and at most 1")
     ranks, dim = _count("ranks", ranks), dim_of(dim)
@@ -127,6 +135,7 @@ def plan(
         profile=None if profile is None else profile.encode(),
         latency_s=latency_s,
         bits_per_second=bits_per_second(rate),
+        memory=_MEMORIES.index(memory),
     )
     rows, n = (CPlanRow * _MOST_ROWS)(), ctypes.c_int()
     check(lib.rill_plan(ctypes.byref(query), rows, _MOST_ROWS, ctypes.byref(n)))
@@ -137,6 +146,7 @@ def plan(
             row.codec.decode() if row.codec else "",
             row.value_bits,
             bool(row.chosen),
+            _MEMORIES[row.sums],
         )
         for row in rows[: n.value]
         if row.refuses is None

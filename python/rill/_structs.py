@@ -47,6 +47,7 @@ class CStats(ctypes.Structure):
         ("voided", ctypes.c_uint64),
         ("voided_total", ctypes.c_uint64),
         ("strangers", ctypes.c_uint64),
+        ("summed_in", ctypes.c_char_p),
     ]
 
 
@@ -319,6 +320,7 @@ class Stats:
     voided: int
     voided_total: int
     strangers: int
+    summed_in: str
 
 
 def empty_stats() -> CStats:
@@ -326,9 +328,11 @@ def empty_stats() -> CStats:
 
 
 def stats_of(c: CStats) -> Stats:
+    texts = ("algorithm", "codec", "partition", "summed_in")
+
     def value(name: str) -> Union[int, float, str]:
         raw = getattr(c, name)
-        return (raw or b"").decode() if name in ("algorithm", "codec", "partition") else raw
+        return (raw or b"").decode() if name in texts else raw
 
     values: dict[str, Any] = {name: value(name) for name, *_ in CStats._fields_[1:]}
     return Stats(**values)

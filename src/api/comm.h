@@ -36,7 +36,7 @@ void rill__comm_profile_path(const rill_comm *, const char *given, char *path, s
 bool rill__comm_learn_reserve(rill_comm *);
 /* When profile and constants are known; possible: all ranks have the memory; tuned: there is a
  * profile. */
-void rill__comm_learn_start(rill_comm *, bool possible, bool from_cache, bool tuned);
+void rill__comm_learn_start(rill_comm *, bool possible, bool tuned);
 void rill__comm_learn_stop(rill_comm *);
 void rill__comm_learn_keep(const rill_comm *); /* for the next job */
 bool rill__comm_uses_cache(const rill_comm *);

@@ -62,14 +62,14 @@ void rill__comm_learn_stop(rill_comm *comm) {
 }
 
 /* others: some rank has no memory for it. */
-void rill__comm_learn_start(rill_comm *comm, bool possible, bool from_cache, bool tuned) {
+void rill__comm_learn_start(rill_comm *comm, bool possible, bool tuned) {
     bool automatic = !is(comm, "on");
     if (!comm->planner.learner) return;
     if (!possible || (tuned && automatic)) {
         rill__comm_learn_stop(comm);
         return;
     }
-    rill__learner_start(comm->planner.learner, &comm->planner.profile, from_cache);
+    rill__learner_start(comm->planner.learner, &comm->planner.profile);
     comm->planner.learner->predicts = is(comm, "predict");
     comm->planner.learner->keeps = rill__comm_uses_cache(comm) && !tuned;
 }
@@ -80,11 +80,10 @@ void rill__comm_learn_keep(const rill_comm *comm) {
     if (!l || !l->keeps || l->broken || l->samples < LEAST_SAMPLES || comm->engine.rank != 0 ||
         comm->engine.peers.revoked)
         return;
-    rill__machine m = rill__comm_machine(comm, l->profile.crowding);
+    rill__machine m = rill__comm_machine(comm, l->start.crowding);
     rill__profile *profile = rill__malloc(sizeof *profile);
     if (!profile) return;
-    rill__learn_look(l);
-    *profile = l->planned;
+    *profile = *rill__learn_look(l);
     profile->ranks = m.seating.ranks;
     profile->hosts = m.seating.hosts;
     rill__cache_write(&m, profile, l->samples);

@@ -12,6 +12,7 @@ typedef struct found {
     int32_t learned; /* the profile is what the last job here has learned */
     char error[400];
     rill__profile profile;
+    rill__device_constants device;
 } found;
 
 /* Once, where there are several hosts. */
@@ -64,7 +65,7 @@ static rill_status load(rill_comm *comm, double crowding, bool learns) {
         bool there = false;
         rill__seating seating = rill__comm_seating(comm, crowding);
         f.status = (int32_t)rill__profile_find(comm->defaults.profile, &seating, &f.profile,
-                                               &there);
+                                               &f.device, &there);
         f.built_in = !there;
         if (f.status) snprintf(f.error, sizeof f.error, "%s", rill_last_error());
     }
@@ -76,8 +77,9 @@ static rill_status load(rill_comm *comm, double crowding, bool learns) {
         RILL_TRY(rill__comm_spread(comm, &f, sizeof f));
     }
     comm->planner.profile = f.profile;
+    comm->planner.device = f.device;
     if (f.built_in && !f.learned) RILL_TRY(build_in(comm, crowding));
-    rill__comm_learn_start(comm, learns, f.learned, !f.built_in);
+    rill__comm_learn_start(comm, learns, !f.built_in);
     return RILL_OK;
 }
 

@@ -86,6 +86,7 @@ static void settle(const rill_comm *comm, heir *h, int n, unsigned epoch) {
     link->hosts = engine->hosts.n;
     fresh->defaults = comm->defaults;
     fresh->planner.profile = comm->planner.profile;
+    fresh->planner.device = comm->planner.device;
     fresh->planner.sums_bits = comm->planner.sums_bits;
     fresh->planner.memory = comm->planner.memory;
     fresh->planner.hosts = engine->hosts.n;

@@ -28,6 +28,8 @@ static rill_status check(const rill_plan_query *q) {
     if (!(q->latency_s >= 0 && q->latency_s < INFINITY))
         return rill__fail(RILL_ERR_ARGUMENT, CALL "latency_s = %g is negative or not finite",
                           q->latency_s);
+    if (q->memory != RILL_HOST && q->memory != RILL_CUDA)
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "memory = %d is unknown", (int)q->memory);
     if (!(q->bits_per_second >= 0 && q->bits_per_second < INFINITY))
         return rill__fail(RILL_ERR_ARGUMENT, CALL "bits_per_second = %g is negative or not finite",
                           q->bits_per_second);
@@ -48,7 +50,7 @@ static rill_status load(const rill_plan_query *q, rill__planner *planner) {
     double crowding = crowding_of(planner->most_per_host);
     bool there = false;
     rill__seating seating = {q->ranks, q->hosts, planner->together, crowding};
-    RILL_TRY(rill__profile_find(named ? named : "", &seating, profile, &there));
+    RILL_TRY(rill__profile_find(named ? named : "", &seating, profile, &planner->device, &there));
     bool built_in = !there;
     if (built_in)
         rill__constants_default(&profile->constants, q->hosts, planner->together, crowding);
@@ -76,7 +78,9 @@ static rill_status settings_of(const rill_comm *comm, const rill_plan_query *q, 
     o.allow_bits = q->allow_bits;
     o.block = q->block;
     o.expected_nnz = q->result;
-    return rill__settings_resolve(comm, q->collective, &o, s);
+    RILL_TRY(rill__settings_resolve(comm, q->collective, &o, s));
+    s->on_devices = q->memory == RILL_CUDA;
+    return RILL_OK;
 }
 
 /* The choice is among all rows, also those that there is no room for. */
@@ -85,7 +89,7 @@ static int list(const rill__planner *planner, const rill__settings *settings,
     int n = 0;
     rill__candidate best = {.algorithm = NULL};
     rill_plan_row beyond;
-    if (p->ranks > 1) rill__plan_best(planner, settings, NULL, p, &best);
+    if (p->ranks > 1) rill__plan_best(planner, settings, p, &best);
     for (int i = 0; rill__algorithm_at(p->collective, i); i++) {
         const rill__algorithm *a = rill__algorithm_at(p->collective, i);
         rill__candidate next = {.algorithm = a, .problem = *p};
@@ -99,6 +103,7 @@ static int list(const rill__planner *planner, const rill__settings *settings,
         row->codec = way->codec->name;
         row->partition = way->partition == RILL__BALANCED ? "balanced" : "uniform";
         row->value_bits = way->value_bits;
+        row->sums = way->away ? RILL_CUDA : RILL_HOST;
         if (!best.algorithm && rill__plan_considers(a, p)) best = next;
         row->chosen = a == best.algorithm;
     }

@@ -1,10 +1,11 @@
 /* rill_tune: measures allreduces of many sizes and densities by every algorithm, fits the constants
  * of the cost model to them (plan/fit.c), keeps how far the model is off at each, and writes the
- * profile.
+ * profile, with what a GPU takes where all ranks have one (tune_device.c).
  *
  * Real calls rather than ping-pongs and loops: what a byte costs while all ranks send, sum and
  * share processors is what the planner has to know, and no other measurement gives it. */
 #include "api/comm.h"
+#include "api/tune_device.h"
 #include "core/text.h"
 #include "plan/fit.h"
 
@@ -423,21 +424,18 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     report->measured = t->n;
     profile->constants.doubt = comm->planner.hosts > 1 ? 0.95 : 1;
     RILL_TRY(rill__comm_spread(comm, profile, sizeof *profile));
+    rill__device_constants device;
+    bool has_device;
+    RILL_TRY(rill__tune_device(comm, &device, &has_device));
+    if (has_device) comm->planner.device = device;
+    report->device = has_device;
     report->latency_s = profile->constants.latency;
     report->bits_per_second = 8 / profile->constants.byte;
-    struct {
-        int32_t status;
-        char error[400];
-    } outcome = {0};
-    if (comm->engine.rank == 0) {
-        outcome.status = (int32_t)rill__profile_write(report->profile, profile);
-        if (outcome.status) snprintf(outcome.error, sizeof outcome.error, "%s", rill_last_error());
-    }
-    RILL_TRY(rill__comm_spread(comm, &outcome, sizeof outcome));
+    rill_status written = rill__tune_write(comm, report->profile, profile,
+                                           has_device ? &device : NULL);
     comm->planner.profile = *profile;
     forget(t);
-    return outcome.status ? rill__fail((rill_status)outcome.status, CALL "%s", outcome.error)
-                          : RILL_OK;
+    return written;
 }
 
 static void release(tuning *t) {

@@ -121,6 +121,7 @@ bool rill__again_run(rill_comm *comm, const rill__arguments *a) {
     rill__stream_adopt(a->out, zero, &g->piece[!turn]);
     leave(comm, g, entries, sum.n, &t);
     comm->last_elapsed = rill__ticks(e->link) - started;
+    g->runs = true;
     return true;
 }
 
@@ -179,6 +180,7 @@ void rill__again_keep(rill_request *r, const rill_options *options) {
         g->key = r->comm->planner.recent;
         g->expect = r->task.expect;
         g->request = r;
+        g->runs = false;
         g->on = g->key && g->key->commits.twice & r->plan.way;
     }
 }

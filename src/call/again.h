@@ -27,7 +27,8 @@ enum { RILL__AGAIN_MOST = 255, RILL__AGAIN_NAME = 24 };
 
 /* The last call, as far as it says what the next one must be. */
 typedef struct rill__again {
-    bool on; /* there was one, and nothing has been started since */
+    bool on;   /* there was one, and nothing has been started since */
+    bool runs; /* the last one was made without a request */
     rill__slip slip;
     const rill_op *op;
     uint64_t limit; /* entries above which a sum would turn dense, or the pieces are full */

@@ -110,6 +110,7 @@ static void introduce(rill_request *r) {
     p->op_hash = r->op ? hash_of(r, 0, r->op->name, r->op->kind != RILL__USER) : 0;
     p->block = forced && forced->takes_blocks ? r->run.block : p->settings.block;
     p->reducer = r->feedback != NULL;
+    p->settings.on_devices = r->feedback && r->feedback->on_devices;
     p->k = r->feedback ? r->feedback->k : 0;
     p->kept = r->feedback ? kept_profile(r->feedback, forced) : NULL;
     p->blocking = r->blocking;
@@ -147,6 +148,8 @@ static void announce(rill_request *r) {
 
 static void start(rill_request *r) {
     rill__planner *planner = &r->comm->planner;
+    const rill__again *again = &r->comm->again;
+    uint64_t quick = again->on && again->runs ? r->comm->last_elapsed : 0;
     r->comm->again.on = false;
     rill__task_start(&r->task);
     r->plan.seq = r->task.seq;
@@ -155,6 +158,7 @@ static void start(rill_request *r) {
     r->ran = 0;
     /* A rank without a key would count calls of this kind differently from then on. */
     rill_status status = r->only_agrees ? RILL_OK : rill__plan_begin(planner, &r->plan);
+    r->quick = !r->only_agrees && r->plan.key == again->key ? quick : 0;
     r->learning = RILL__LEARN_SKIPS;
     /* The owner of a range in a reduce_scatter may fail alone: others would learn from the call. */
     if (planner->learner && !r->only_agrees && rill__request_counts(r) &&

@@ -4,6 +4,7 @@
  * An argument that is wrong on this rank alone leaves it without a part to play: the others are
  * told by an abort (or, under RILL_CHECK, in the agreement). */
 #include "call/call.h"
+#include "coll/away.h"
 #include "coll/topk/topk.h"
 
 #include <math.h>
@@ -156,6 +157,12 @@ static rill_status step_call(rill__task *task) {
         if (status != RILL_OK || r->phase < RILL__P_RUN) return status;
     }
     if (r->phase == RILL__P_RUN) {
+        bool changed = false;
+        if (r->feedback && r->feedback->away) status = rill__run_fetch_input(&r->run, &changed);
+        else status = RILL_OK;
+        if (status != RILL_OK) return status;
+        if (changed && rill__task_failed(task)) r->input = rill__part_empty(0, r->in->dim);
+        else if (changed) rill__request_input(r);
         status = r->task.engine->size == 1 ? run_alone(r) : r->plan.algorithm->step(&r->run);
         if (status != RILL_OK) return status;
         end_run(r);
@@ -169,11 +176,12 @@ static void teach(rill_request *r, const rill__outcome *outcome) {
     rill__learner *learner = r->comm->planner.learner;
     if (rill__learn_wants_clock(learner))
         learner->tick_seconds = rill__clock_seconds(&r->comm->clock, 1 << 20) * 0x1p-20;
+    /* A request takes longer: those that are measured must tell what the others take. */
+    uint64_t ticks = r->quick ? r->quick : r->ran ? r->ran : r->elapsed;
     rill__lesson lesson = {.good = r->task.status == RILL_OK,
                            .field = (unsigned)(r->task.nnz_max >> RILL__ENTRIES_BITS),
                            .seasoned = r->seasoned,
-                           .seconds = (double)(r->ran ? r->ran : r->elapsed) *
-                                      learner->tick_seconds};
+                           .seconds = (double)ticks * learner->tick_seconds};
     rill__learn_ends(&r->comm->planner, &r->plan, outcome, &lesson);
 }
 

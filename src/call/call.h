@@ -97,6 +97,7 @@ struct rill_request {
     rill__part input;          /* in, its absent entries the neutral element */
     rill__buffer state;        /* of the algorithm */
     uint64_t started, elapsed; /* ticks */
+    uint64_t quick;            /* the same of the call before, a like one without a request; or 0 */
     uint64_t ran;              /* the same without the agreement at the end; 0: there was none */
     rill__learning learning;   /* what the call is to what the planner learns */
     bool seasoned;             /* calls of this kind have gone this way before */

@@ -68,6 +68,7 @@ rill_status rill__settings_resolve(const rill_comm *comm, rill_collective collec
     RILL_TRY(resolve_partition(collective, o->partition, s));
     RILL_TRY(resolve_scope(collective, o->value_scope, s));
     s->profile = NULL;
+    s->on_devices = false;
     s->block = o->block;
     s->expected_nnz = o->expected_nnz;
     RILL_TRY(resolve_bits(collective, "allow_bits", o->allow_bits, &s->allow_bits));

@@ -9,6 +9,7 @@
 
 #include "core/constants.h"
 #include "core/core.h"
+#include "space/codes.h"
 
 typedef struct rill__index_codec {
     const char *name; /* one spelling: option, table, message, legend */
@@ -32,6 +33,13 @@ typedef struct rill__index_codec {
     /* Reads at most bytes; writes count indices to idx (with RILL__SLACK) and the bytes used. */
     rill_status (*decode)(unsigned index_bytes, const void *in, size_t bytes, uint64_t count,
                           uint64_t first, uint64_t range, void *idx, size_t *used);
+    rill__index_code code; /* what spaces with kernels for it know it as */
+    /* Where such a kernel must be told where parts of `chunk` indices begin; else NULL: one offset
+     * each and the end, with what can be checked on the way. at has room for them. */
+    unsigned chunk;
+    rill_status (*find_chunks)(const void *in, size_t bytes, uint64_t count, uint64_t range,
+                               uint64_t *at);
+    double finding; /* for each index, in seconds that the constant fano stands for; else 0 */
 } rill__index_codec;
 
 const rill__index_codec *rill__index_codec_at(int i);         /* NULL past the end */

@@ -112,4 +112,5 @@ const rill__index_codec rill__codec_bitpack = {
     .bound = bound,
     .encode = encode,
     .decode = decode,
+    .code = RILL__INDEX_BITPACK,
 };

@@ -110,4 +110,5 @@ const rill__index_codec rill__codec_elias_fano = {
     .bound = bound,
     .encode = encode,
     .decode = decode,
+    .code = RILL__INDEX_ELIAS_FANO,
 };

@@ -58,4 +58,5 @@ const rill__index_codec rill__codec_raw = {
     .bound = bound,
     .encode = encode,
     .decode = decode,
+    .code = RILL__INDEX_RAW,
 };

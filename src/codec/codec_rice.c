@@ -223,6 +223,44 @@ static rill_status decode(unsigned index_bytes, const void *in, size_t bytes, ui
     return RILL_OK;
 }
 
+/* The end of a bitmap with n ones; NULL: it is not there. */
+static const uint8_t *skip_ones(const uint8_t *at, const uint8_t *end, unsigned n) {
+    for (; end - at >= 8; at += 8) {
+        unsigned ones = (unsigned)__builtin_popcountll(rill__load64(at));
+        if (ones >= n) break;
+        n -= ones;
+    }
+    for (; at < end; at++) {
+        unsigned ones = (unsigned)__builtin_popcount(*at);
+        if (ones >= n) return at + 1;
+        n -= ones;
+    }
+    return NULL;
+}
+
+static rill_status find_chunks(const void *in, size_t bytes, uint64_t count, uint64_t range,
+                               uint64_t *chunk) {
+    const uint8_t *start = in, *at = start, *end = start + bytes;
+    if (count > range) return malformed("more indices than the range");
+    for (uint64_t i = 0; i < count; i += CHUNK) {
+        unsigned n = (unsigned)rill__min_u64(CHUNK, count - i);
+        *chunk++ = (uint64_t)(at - start);
+        if (at == end) return malformed("a chunk is missing");
+        unsigned low = *at++;
+        if (low > rill__bit_width(range - count))
+            return malformed("low bits are wider than the range");
+        size_t low_bytes = ((size_t)n * low + 7) / 8;
+        if (low_bytes > (size_t)(end - at)) return malformed("the low bits are cut off");
+        if (n * low % 8 && at[low_bytes - 1] >> n * low % 8)
+            return malformed("bits are set after the low bits");
+        at = skip_ones(at + low_bytes, end, n);
+        if (!at) return malformed("the high bits are cut off");
+    }
+    *chunk = (uint64_t)(at - start);
+    if (rill__align8(*chunk) != bytes && *chunk != bytes) return malformed("bytes are left over");
+    return RILL_OK;
+}
+
 const rill__index_codec rill__codec_rice = {
     .name = "rice",
     .description = "gaps, low bits packed, high bits in unary",
@@ -234,4 +272,8 @@ const rill__index_codec rill__codec_rice = {
     .bound = bound,
     .encode = encode,
     .decode = decode,
+    .code = RILL__INDEX_RICE,
+    .chunk = CHUNK,
+    .find_chunks = find_chunks,
+    .finding = 0.15,
 };

@@ -73,6 +73,7 @@ const rill__value_codec rill__value_raw = {
     .encode = raw_encode,
     .decode = raw_decode,
     .decode_add = raw_decode_add,
+    .code = RILL__VALUE_RAW,
 };
 
 /* ---- 16-bit floats -------------------------------------------------------------------------- */
@@ -138,7 +139,7 @@ static rill_status half_decode_add(rill_type from, const void *in, size_t bytes,
     return RILL_OK;
 }
 
-#define HALF(NAME, TYPE, ID)                                                                       \
+#define HALF(NAME, TYPE, ID, CODE)                                                                 \
     static size_t NAME##_encode(rill_type type, const void *values, uint64_t count,                \
                                 const rill__quant_key *key, rill__scale_mode mode, void *out) {    \
         (void)key, (void)mode;                                                                     \
@@ -164,10 +165,11 @@ static rill_status half_decode_add(rill_type from, const void *in, size_t bytes,
         .encode = NAME##_encode,                                                                   \
         .decode = NAME##_decode,                                                                   \
         .decode_add = NAME##_decode_add,                                                           \
+        .code = CODE,                                                                              \
     }
 
-HALF(f16, RILL_F16, 1);
-HALF(bf16, RILL_BF16, 2);
+HALF(f16, RILL_F16, 1, RILL__VALUE_F16);
+HALF(bf16, RILL_BF16, 2, RILL__VALUE_BF16);
 
 /* ---- table ---------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 
 #include "core/constants.h"
 #include "space/codec_kernels.h"
+#include "space/codes.h"
 
 /* What the randomness of a message depends on, besides the element's position in it. hop: number
  * of the message among those that the sender quantizes in a step; no two may share it. */
@@ -39,6 +40,9 @@ typedef struct rill__value_codec {
      * further from them than nothing at all, which error feedback needs to stay stable. NULL:
      * encode does so. */
     void (*fit)(rill_type, const void *exact, uint64_t count, void *encoded);
+    rill__value_code code; /* what spaces with kernels for it know it as */
+    /* All that decode would find wrong in values of the right size; NULL: nothing can be. */
+    rill_status (*check)(const void *in, size_t bytes, uint64_t count);
 } rill__value_codec;
 
 const rill__value_codec *rill__value_codec_at(int i);         /* NULL past the end */

@@ -225,6 +225,9 @@ static void fit(unsigned bits, rill_type type, const void *exact, uint64_t count
                                         float *values, size_t *used) {                             \
         return decode_add(BITS, in, bytes, count, values, used);                                   \
     }                                                                                              \
+    static rill_status check##BITS(const void *in, size_t bytes, uint64_t count) {                 \
+        return check(BITS, in, bytes, count);                                                      \
+    }                                                                                              \
     static void fit##BITS(rill_type type, const void *exact, uint64_t count, void *encoded) {      \
         fit(BITS, type, exact, count, encoded);                                                    \
     }                                                                                              \
@@ -244,6 +247,8 @@ static void fit(unsigned bits, rill_type type, const void *exact, uint64_t count
         .decode = decode##BITS,                                                                    \
         .decode_add = decode_add##BITS,                                                            \
         .fit = fit##BITS,                                                                          \
+        .code = RILL__VALUE_QSGD,                                                                  \
+        .check = check##BITS,                                                                      \
     }
 
 QSGD(8);

@@ -12,6 +12,11 @@ double rill__pairs_bytes(const rill__problem *p, double pairs, double range) {
     return range * p->codec->range_bits / 8 + pairs * (index + p->value_cost);
 }
 
+double rill__estimate(const rill__algorithm *a, const rill__problem *p) {
+    if (p->away) return a->estimate_away(p);
+    return p->device ? a->estimate(p) + rill__staging_estimate(p) : a->estimate(p);
+}
+
 double rill__uniform_union(double space, double k, double n) {
     return k >= space ? space : space * -expm1(n * log1p(-k / space));
 }
@@ -32,4 +37,20 @@ double rill__effective_space(const rill__problem *p) {
 double rill__expected_union(const rill__problem *p, double n) {
     if (p->nnz <= 0) return 0;
     return rill__uniform_union(p->space, p->nnz, n);
+}
+
+/* Shares of `sum`: an entry, and an index that is passed over; of `merge`: an entry of two parts
+ * that are nearly full. Fitted to the records that the header names. */
+#define LEAST 0.5
+#define PASS 0.04
+#define TWO_FULL 0.35
+
+double rill__sum_estimate(const rill__problem *p, int parts, double entries, double range) {
+    double limit = (double)rill__dense_switch(p->type, p->dim) / (double)p->dim * range;
+    if (entries <= 0) return 0;
+    if (p->hosts > 1) return entries * (p->ranks == 2 ? p->c->merge : p->c->sum);
+    if (parts == 2) return entries * p->c->merge * (entries > 2 * limit ? TWO_FULL : 1);
+    double sparse = entries * p->c->sum * fmin(1, LEAST + PASS * range / entries);
+    if (rill__uniform_union(range, fmin(entries / parts, range), parts) <= limit) return sparse;
+    return fmin(sparse, entries * p->c->scatter + range * p->value_cost * p->c->dense_add);
 }

@@ -4,6 +4,7 @@
 
 #include "codec/wire.h"
 #include "coll/problem.h"
+#include "coll/run.h"
 
 /* Expected bytes of that many pairs in a range. They lie anywhere in it: with real supports an
  * index takes no more. */
@@ -52,10 +53,18 @@ static inline double rill__densify_estimate(const rill__problem *p, double entri
     return entries * p->c->scatter +
            (double)p->dim * (double)rill__type_size(p->type) * p->c->dense_add;
 }
+/* Share of `bits`, which is to pack and to unpack an index, for one that goes to a bitmap which is
+ * summed as it is, in a vector that the caches hold (50 % of 2^16, 2 ranks of one host:
+ * bench/results/grid.jsonl; of 2^14 to 2^18: learn.jsonl). With it for longer ones two ranks
+ * would send half of 2^24 entries in 1.13 times the time of `dense` (docs/results/planner.md). */
+#define TO_BITS 0.25
+
 /* The same where a sparse input is above the switch to dense, which is sent in another form. */
 static inline double rill__prepare_estimate(const rill__problem *p) {
     bool over = p->nnz_max > (double)rill__dense_switch(p->type, p->dim);
-    if (rill__sends_bits(p, p->nnz_max, (double)p->dim)) return p->nnz_max * p->c->bits;
+    bool cached = p->hosts == 1 && (double)p->dim * (double)rill__type_size(p->type) < RILL__HUGE;
+    if (rill__sends_bits(p, p->nnz_max, (double)p->dim))
+        return (cached ? TO_BITS : 1) * p->nnz_max * p->c->bits;
     return over ? rill__densify_estimate(p, p->nnz_max) : 0;
 }
 
@@ -64,6 +73,28 @@ static inline double rill__turn_estimate(const rill__problem *p) {
     double limit = (double)rill__dense_switch(p->type, p->dim);
     return p->nnz_max <= limit && p->result > limit ? rill__densify_estimate(p, p->result) : 0;
 }
+
+/* What a step of reducers on devices takes besides, where messages are not coded and summed there:
+ * pairs to the host, and the result back; or vectors. */
+static inline double rill__staging_estimate(const rill__problem *p) {
+    const rill__device_constants *d = p->device;
+    double value = (double)rill__type_size(p->type),
+           limit = (double)rill__dense_switch(p->type, p->dim);
+    double all = (double)p->dim * value, pair = value + p->index_bytes;
+    double back = p->collective == RILL_REDUCER ? p->k : p->result;
+    double to = p->nnz_max >= (double)p->dim ? all : p->nnz_max * pair;
+    return 2 * d->wait + to * d->out + (back > limit ? all : back * pair) * d->in;
+}
+/* The time of an algorithm, in the way that the problem says. */
+double rill__estimate(const rill__algorithm *, const rill__problem *);
+
+/* Seconds to sum so many entries of several parts that lie in so many indices. On one host by a
+ * pass over these, if they are dense enough; without indices to be written where the sum is
+ * dense. As measured: 8 x 160k and 8 x 1M entries of 2^24 take 2.1 and 1.2 ns each
+ * (bench/results/kernels.jsonl), half full vectors 0.4 (learn.jsonl, 8 and 16 ranks). Between
+ * hosts every entry costs the same: with less for dense parts, 10 % at 1 Gbit/s would go by
+ * `allgather`, which takes 1.1 to 1.2 times `recursive_double` there (grid.jsonl). */
+double rill__sum_estimate(const rill__problem *, int parts, double entries, double range);
 
 /* Entries in the union of n of the P contributions: K(n), from the expected K(P) of all. */
 double rill__expected_union(const rill__problem *, double n);

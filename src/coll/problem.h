@@ -51,6 +51,9 @@ typedef struct rill__problem {
     rill__partition partition;
     uint64_t block; /* entries of a block, where entries come in blocks; else 0 */
     const rill__constants *c;
+    /* Where all ranks have their entries on devices, what those take; else NULL. */
+    const rill__device_constants *device;
+    bool away; /* messages are coded and summed there: a part of the way to send */
 } rill__problem;
 
 #endif

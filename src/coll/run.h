@@ -62,7 +62,10 @@ typedef struct rill__algorithm {
     /* NULL, or why it cannot serve: completes "algorithm 'x' ...". */
     const char *(*supports)(const rill__problem *);
     double (*estimate)(const rill__problem *); /* seconds; the formula at the head of the file */
-    size_t state_size;                         /* zeroed at start */
+    /* The same where the owner of the call codes its input and sums its messages (coll/away.h);
+     * NULL: the algorithm has no use for that. */
+    double (*estimate_away)(const rill__problem *);
+    size_t state_size; /* zeroed at start */
     rill__algorithm_step *step;
     bool posts_mpi_collective; /* then it posts in the order of calls: patterns/mpi_allreduce.h */
     bool takes_blocks;         /* its input is block-sparse, or dense */
@@ -100,6 +103,9 @@ rill_status rill__run_encode(rill__run *, const rill__coding *, const rill__part
 rill_status rill__run_encode_bytes(rill__run *, const void *from, size_t bytes, rill__parcel **);
 /* The same, to be written by the caller to *to; NULL: it is the failure. */
 rill_status rill__run_encode_room(rill__run *, size_t bytes, rill__parcel **, void **to);
+/* The call's input, as coding says; where the problem says away, by the call's owner (coll/away.h).
+ * RILL_IN_PROGRESS: that is under way. */
+rill_status rill__run_encode_input(rill__run *, rill__parcel **);
 /* n messages, which start at those bytes, in one, so that a partner gets one a round. */
 rill_status rill__run_bundle(rill__run *, int n, const void *const *start, rill__parcel **);
 rill_status rill__run_send_parcel(rill__run *, int to, int lane, rill__parcel *);
@@ -172,6 +178,9 @@ void rill__run_remembers(rill__run *, const void *memory, size_t bytes);
 /* piece = parts summed in order; on failure records it and gives an empty piece. */
 void rill__run_sum(rill__run *, uint64_t first, uint64_t range, int n, const rill__part *,
                    bool force_dense, rill__piece *);
+/* The call ends with the sum of the entries of n messages, in order, made by the call's owner where
+ * the problem says away. RILL_IN_PROGRESS: that is under way. Not done: it is the host's affair. */
+rill_status rill__run_sum_away(rill__run *, int n, const rill__message *, bool *done);
 /* out[i] = lower[i] op upper[i] for values in the host's memory; out may be either of them, or a
  * part of a larger array. A failure of the operation is recorded. */
 void rill__run_combine(rill__run *, rill_type, const rill_op *, void *out, const void *lower,

@@ -22,6 +22,17 @@ typedef struct rill__constants {
     double doubt; /* MPI's dense allreduce is kept unless another takes less than this share */
 } rill__constants;
 
+/* The same of a device that codes and sums for a reducer in its memory. A device's own work has no
+ * part in what `rill tune` fits: it is measured by itself. */
+typedef struct rill__device_constants {
+    double wait;    /* for one copy from the device */
+    double in, out; /* per byte copied to it, by way of page-locked memory; and from it */
+    double errand;  /* of coding a message, or of summing several: launches and waits */
+    double list;    /* more for each message that is summed */
+    double code;    /* per entry coded */
+    double sum;     /* per entry decoded and summed */
+} rill__device_constants;
+
 /* Where a message takes longer, the network is TCP's: others take 2 us. */
 #define RILL__TCP_LATENCY 6e-6
 

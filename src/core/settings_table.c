@@ -91,8 +91,9 @@ const rill__setting rill__setting_table[] = {
     {"profile", "", "profile of this machine, as rill tune writes it; none: built-in constants",
      RILL__S_PATH, COMM(profile, "PROFILE")},
     {"learn", "off",
-     "what the planner learns from calls: off, predict (their times), auto (unless there is a "
-     "profile), on, frozen",
+     "what the planner learns from blocking calls: off, predict (their times), auto (unless there "
+     "is "
+     "a profile), on, frozen",
      RILL__S_NAME, COMM(learn, "LEARN"), CONFIG(learn), .names = learns,
      .otherwise = "is none of auto, on, off, frozen, predict"},
     {"split_limit", "1073741824", "most bytes in one MPI message", RILL__S_SIZE,

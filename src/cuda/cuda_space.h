@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define RILL__CUDA_SYMBOL "rill__cuda_table_get"
-#define RILL__CUDA_VERSION 7u
+#define RILL__CUDA_VERSION 8u
 #define RILL__CUDA_MOST UINT64_C(0xfffffe00) /* indices have 32 bits */
 
 enum { RILL__CUDA_F32 = 0, RILL__CUDA_F64 = 1, RILL__CUDA_F16 = 2, RILL__CUDA_BF16 = 3 };
@@ -350,6 +350,31 @@ typedef struct rill__cuda_table {
                             const rill__cuda_reply *or_null, void *stream);
     int (*tensors_write)(int type, const rill__cuda_tensors *, const rill__cuda_pairs *,
                          void *stream);
+
+    /* ---- indices as codec/codec_rice.c, as above. To decode, the host has found where chunks
+     * begin: one offset each, and the end, in device memory ---- */
+    size_t (*rice_workspace)(uint64_t count);
+    int (*rice)(const uint32_t *idx, uint64_t count, uint64_t first, void *out, uint64_t *bytes,
+                void *workspace, void *stream);
+    int (*rice_decode)(const void *in, size_t in_bytes, const uint64_t *chunk, uint64_t count,
+                       uint64_t first, uint64_t range, uint32_t *idx, uint32_t *wrong,
+                       void *workspace, void *stream);
+    /* idx = in; *wrong: whether they do not ascend in the range. */
+    int (*take_indices)(const uint32_t *in, uint64_t count, uint64_t first, uint64_t range,
+                        uint32_t *idx, uint32_t *wrong, void *stream);
+
+    /* ---- sums of lists of pairs (union.cu), in this order: begin; mark each list's indices, where
+     * *wrong counts those that are not below dim; count them; list them; sum each list into the
+     * values of that list, which begin as -0.0. wide: sums of 16-bit values are f32. The workspace
+     * stays as it is from call to call ---- */
+    size_t (*union_workspace)(uint64_t dim);
+    int (*union_begin)(void *workspace, uint64_t dim, void *stream);
+    int (*union_mark)(void *workspace, uint64_t dim, const uint32_t *idx, uint64_t count,
+                      uint32_t *wrong, void *stream);
+    int (*union_count)(void *workspace, uint64_t dim, uint64_t *total, void *stream);
+    int (*union_list)(void *workspace, uint64_t dim, uint32_t *idx, void *stream);
+    int (*union_sum)(int type, int wide, void *workspace, uint64_t dim, const uint32_t *idx,
+                     const void *val, uint64_t count, void *sum, void *stream);
 } rill__cuda_table;
 
 #ifdef __cplusplus

@@ -8,11 +8,10 @@
  * the ones before each word of the bitmap by look-back. Decoders touch nothing outside of the
  * arrays that they are given, whatever the message. Cost: bound by launches at the sizes of
  * interest. */
+#include "bits.cuh"
 #include "ordered.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, BLOCK = 128, PER = BLOCK / 32 };
-
-static __device__ __forceinline__ u32 width_of(u32 x) { return 32u - (u32)__clz((int)x); }
 
 /* ---- bitpack -------------------------------------------------------------------------------- */
 
@@ -109,16 +108,6 @@ static __device__ __forceinline__ u32 block_length(u64 count, u64 block) {
     return at >= count ? 0 : count - at < BLOCK ? (u32)(count - at) : (u32)BLOCK;
 }
 
-/* width <= 32 bits from `bit` on; bytes past the end are not read. */
-static __device__ __forceinline__ u32 bits_from(const unsigned char *in, u64 end, u64 bit,
-                                                u32 width) {
-    u64 word = 0;
-    for (u32 b = 0; b < 5; b++)
-        if (bit / 8 + b < end) word |= (u64)in[bit / 8 + b] << 8 * b;
-    word >>= bit % 8;
-    return (u32)(width < 32 ? word & ((1u << width) - 1) : word);
-}
-
 __global__ void __launch_bounds__(THREADS) unpack_kernel(unpack_task t) {
     RILL_SHARED(unpack_room, room);
     const u32 tile = ordered_next(t.sizes, room.order), warp = threadIdx.x >> 5, lane = lane_id();
@@ -189,14 +178,6 @@ struct fano_task {
     u64 count, first;
     uint64_t *bytes;
 };
-
-/* Sets `width` bits from `bit` on. */
-static __device__ __forceinline__ void set_bits_at(u32 *out, u64 bit, u32 width, u32 value) {
-    if (!width || !value) return;
-    u64 shifted = (u64)value << (bit & 31);
-    if ((u32)shifted) atomicOr(&out[bit / 32], (u32)shifted);
-    if (shifted >> 32) atomicOr(&out[bit / 32 + 1], (u32)(shifted >> 32));
-}
 
 __global__ void __launch_bounds__(THREADS) fano_kernel(fano_task t) {
     const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
@@ -279,9 +260,11 @@ __global__ void __launch_bounds__(THREADS) ascend_kernel(unfano_task t) {
     if (__any_sync(RILL_FULL, bad) && lane_id() == 0) atomicAdd(t.wrong, 1u);
 }
 
+/* A message has zeros behind its indices. */
+static u64 padded_bound(u64 count, u64 range) { return (fano_bound(count, range) + 7) / 8 * 8; }
 static u64 fano_tiles(u64 bytes) { return div_up(bytes, 4ull * FANO_WORDS * THREADS); }
 size_t rill__cuda_elias_fano_workspace(uint64_t count, uint64_t range) {
-    return count ? ordered_bytes(fano_tiles(fano_bound(count, range))) : 0;
+    return count ? ordered_bytes(fano_tiles(padded_bound(count, range))) : 0;
 }
 int rill__cuda_elias_fano_decode(const void *in, size_t in_bytes, uint64_t count, uint64_t first,
                                  uint64_t range, uint32_t *idx, uint32_t *wrong, void *workspace,
@@ -289,7 +272,8 @@ int rill__cuda_elias_fano_decode(const void *in, size_t in_bytes, uint64_t count
     unfano_task t = {(const unsigned char *)in, in_bytes, count, first, range, 0, idx, wrong, {}};
     carver c = {(char *)workspace, 0};
     if (!count) return rill__cuda_zero(wrong, sizeof *wrong, stream);
-    if (!in_bytes || count > range || in_bytes > fano_bound(count, range)) return RILL_CUDA_INVALID;
+    if (!in_bytes || count > range || in_bytes > padded_bound(count, range))
+        return RILL_CUDA_INVALID;
     t.tiles = fano_tiles(in_bytes); /* the bitmap is a part of them */
     t.order = ordered_carve(c, t.tiles);
     RILL_CUDA_TRY(rill__cuda_zero(wrong, sizeof *wrong, stream));

@@ -120,6 +120,23 @@ int rill__cuda_tensors_subtract(int type, void *residual, const rill__cuda_tenso
 int rill__cuda_tensors_write(int type, const rill__cuda_tensors *, const rill__cuda_pairs *,
                              void *stream);
 
+size_t rill__cuda_rice_workspace(uint64_t count);
+int rill__cuda_rice(const uint32_t *idx, uint64_t count, uint64_t first, void *out, uint64_t *bytes,
+                    void *workspace, void *stream);
+int rill__cuda_rice_decode(const void *in, size_t in_bytes, const uint64_t *chunk, uint64_t count,
+                           uint64_t first, uint64_t range, uint32_t *idx, uint32_t *wrong,
+                           void *workspace, void *stream);
+int rill__cuda_take_indices(const uint32_t *in, uint64_t count, uint64_t first, uint64_t range,
+                            uint32_t *idx, uint32_t *wrong, void *stream);
+size_t rill__cuda_union_workspace(uint64_t dim);
+int rill__cuda_union_begin(void *workspace, uint64_t dim, void *stream);
+int rill__cuda_union_mark(void *workspace, uint64_t dim, const uint32_t *idx, uint64_t count,
+                          uint32_t *wrong, void *stream);
+int rill__cuda_union_count(void *workspace, uint64_t dim, uint64_t *total, void *stream);
+int rill__cuda_union_list(void *workspace, uint64_t dim, uint32_t *idx, void *stream);
+int rill__cuda_union_sum(int type, int wide, void *workspace, uint64_t dim, const uint32_t *idx,
+                         const void *val, uint64_t count, void *sum, void *stream);
+
 /* A kernel of each file, by which all of it are found (load in space.cu). */
 #ifdef RILL_EMULATE
 #define RILL_CUDA_ONE_OF_FILE(file, kernel)
@@ -134,10 +151,12 @@ const void *rill__cuda_one_of_finite();
 const void *rill__cuda_one_of_indices();
 const void *rill__cuda_one_of_mail();
 const void *rill__cuda_one_of_methods();
+const void *rill__cuda_one_of_rice();
 const void *rill__cuda_one_of_sketch();
 const void *rill__cuda_one_of_sparse();
 const void *rill__cuda_one_of_tensors();
 const void *rill__cuda_one_of_topk();
+const void *rill__cuda_one_of_union();
 const void *rill__cuda_one_of_values();
 
 #endif

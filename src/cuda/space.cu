@@ -232,9 +232,10 @@ static int load() {
     const void *one[] = {rill__cuda_one_of_block(),   rill__cuda_one_of_chunk(),
                          rill__cuda_one_of_dense(),   rill__cuda_one_of_finite(),
                          rill__cuda_one_of_indices(), rill__cuda_one_of_mail(),
-                         rill__cuda_one_of_methods(), rill__cuda_one_of_sketch(),
-                         rill__cuda_one_of_sparse(),  rill__cuda_one_of_tensors(),
-                         rill__cuda_one_of_topk(),    rill__cuda_one_of_values()};
+                         rill__cuda_one_of_methods(), rill__cuda_one_of_rice(),
+                         rill__cuda_one_of_sketch(),  rill__cuda_one_of_sparse(),
+                         rill__cuda_one_of_tensors(), rill__cuda_one_of_topk(),
+                         rill__cuda_one_of_union(),   rill__cuda_one_of_values()};
     for (const void *kernel : one) {
         CUfunction function, all[512];
         CUmodule module;
@@ -342,6 +343,16 @@ static rill__cuda_table make_table() {
     KERNEL(tensors_add);
     KERNEL(tensors_subtract);
     KERNEL(tensors_write);
+    KERNEL(rice_workspace);
+    KERNEL(rice);
+    KERNEL(rice_decode);
+    KERNEL(take_indices);
+    KERNEL(union_workspace);
+    KERNEL(union_begin);
+    KERNEL(union_mark);
+    KERNEL(union_count);
+    KERNEL(union_list);
+    KERNEL(union_sum);
 #undef KERNEL
     return t;
 }

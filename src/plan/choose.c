@@ -3,23 +3,21 @@
  * By a profile that was tuned, or built in: the one of the least time, where MPI's own sum gives
  * way only to what is clearly faster.
  *
- * By what calls have shown there are two kinds of times: of algorithms that were measured for about
- * such calls, and of others. The two must not be compared: the model leaves things out, so that
- * what was measured looks slow beside it, and every choice would be given up for one that is no
- * better. So the model alone chooses first, on equal terms; then another takes its place where both
- * were measured and it took clearly less. Nor does the model leave the choice of the start for a
- * little: what a few calls say of constants is rough. Of calls that are over in a few microseconds
- * it says nothing. */
+ * By what calls of another job have shown (plan/cache.c) there are two kinds of times: of
+ * algorithms that were measured for about such calls, and of others. The two must not be
+ * compared: the model leaves things out, so that what was measured looks slow beside it, and
+ * every choice would be given up for one that is no better. So the model alone chooses first, on
+ * equal terms; then another takes its place where both were measured and it took clearly less. */
+#include "coll/cost.h"
 #include "coll/patterns/host_sum.h"
 #include "plan/learn.h"
 
-#define CLEARLY 0.85 /* share of the time of the choice below which another takes its place, */
-#define LIKELY 0.75  /* and by a model that has learned, against one that has not */
+#define CLEARLY 0.85 /* share of the time of the choice below which another takes its place */
 
 /* What was learned of single calls is not the model's. */
 static double model_of(const rill__profile *profile, const rill__algorithm *a,
                        const rill__problem *p) {
-    return profile->learned ? a->estimate(p) : rill__profile_time(profile, a, p);
+    return profile->learned ? rill__estimate(a, p) : rill__profile_time(profile, a, p);
 }
 
 bool rill__plan_next(const rill__planner *planner, const rill__settings *settings,
@@ -48,31 +46,6 @@ static void choose_by_model(const rill__planner *planner, const rill__settings *
     }
 }
 
-/* The same way to send by other constants. */
-static double model_with(const rill__profile *profile, const rill__candidate *c) {
-    rill__problem p = c->problem;
-    p.c = &profile->constants;
-    rill__problem_code(&p, p.codec, p.value_bits);
-    return model_of(profile, c->algorithm, &p);
-}
-
-static void stay_with_start(const rill__planner *planner, const rill__settings *settings,
-                            const rill__profile *start, const rill__problem *given,
-                            rill__candidate *best) {
-    const rill__profile *profile = rill__plan_profile(planner, settings);
-    rill__settings then = *settings;
-    rill__problem p = *given;
-    rill__candidate first;
-    then.profile = start;
-    p.c = &start->constants;
-    choose_by_model(planner, &then, &p, &first);
-    if (!first.algorithm) return;
-    if (first.time >= RILL__BRIEF && best->time < model_with(profile, &first) * LIKELY) return;
-    first.problem.c = &profile->constants;
-    rill__problem_code(&first.problem, first.problem.codec, first.problem.value_bits);
-    *best = first;
-}
-
 /* The choice that is measured may give way to what is. */
 static void choose_by_measured(const rill__planner *planner, const rill__settings *settings,
                                const rill__problem *p, rill__candidate *best) {
@@ -89,10 +62,8 @@ static void choose_by_measured(const rill__planner *planner, const rill__setting
 }
 
 void rill__plan_best(const rill__planner *planner, const rill__settings *settings,
-                     const rill__profile *start, const rill__problem *p, rill__candidate *best) {
+                     const rill__problem *p, rill__candidate *best) {
     choose_by_model(planner, settings, p, best);
-    if (!best->algorithm) return;
-    if (start) stay_with_start(planner, settings, start, p, best);
-    if (rill__plan_profile(planner, settings)->learned)
+    if (best->algorithm && rill__plan_profile(planner, settings)->learned)
         choose_by_measured(planner, settings, p, best);
 }

@@ -21,6 +21,14 @@ const rill__constant rill__constant_table[RILL__CONSTANTS] = {
     ROW(mpi_byte, false), ROW(doubt, false),
 };
 
+#define DEVICE_ROW(name)                                                                           \
+    { "device_" #name, offsetof(rill__device_constants, name), false }
+
+const rill__constant rill__device_table[RILL__DEVICE_CONSTANTS] = {
+    DEVICE_ROW(wait), DEVICE_ROW(in),   DEVICE_ROW(out), DEVICE_ROW(errand),
+    DEVICE_ROW(list), DEVICE_ROW(code), DEVICE_ROW(sum),
+};
+
 /* Ranks of a host share its memory and the caches in front of it. What is moved in a stream suffers
  * least from it, and coding most. These powers were fitted to what 8 and 16 ranks on 16 cores took
  * (docs/results/planner.md, tests/unit/test_full_host.c). Several full hosts were not measured:
@@ -84,6 +92,19 @@ void rill__constants_default(rill__constants *c, int hosts, int together, double
         c->mpi_byte *= crowding;
     }
     if (hosts > 1) rill__constants_network(c, &(rill__network){.latency = 25e-6, .rate = 1e10});
+}
+
+/* An H200 on PCIe 5. */
+void rill__device_constants_default(rill__device_constants *d) {
+    *d = (rill__device_constants){
+        .wait = 15e-6,
+        .in = 0.08e-9,
+        .out = 0.022e-9,
+        .errand = 60e-6,
+        .list = 15e-6,
+        .code = 0.03e-9,
+        .sum = 0.04e-9,
+    };
 }
 
 /* The nearest on a logarithmic scale. */

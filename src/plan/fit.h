@@ -8,7 +8,6 @@ typedef struct rill__sample {
     const rill__algorithm *algorithm;
     rill__problem problem; /* codec, value bits and partition as they were */
     double seconds;
-    bool tried; /* it was made to see what it takes, and not chosen */
 } rill__sample;
 
 enum { RILL__FITTED = RILL__CONSTANTS - 1 }; /* all but the last: doubt is not a time */

@@ -1,118 +1,34 @@
-/* Idea. Least squares of the logarithms of model to measured, as in fit.c, one sample at a time: an
- * extended Kalman filter in its information form. A new sample adds what it says of each direction
- * of the constants' logarithms; what is known falls back to what was known at the start by a share
- * with each sample, so that old samples are forgotten, and directions that no sample speaks of do
- * not run away. Samples that are far off count less (Huber).
+/* Idea. The model is a rough guide to what a call takes; what calls of the same kind took lately is
+ * the best there is. So for each way that calls went, a place keeps their last times as ratios to
+ * the model, and the next is expected to have the one that is most usual: the middle of the
+ * shortest span with half of them in it. What disturbs a call makes it longer, sometimes by far,
+ * and some calls find their data in caches: a mean would be between all, where none is.
  *
- * A machine that is slower is slower in all: constants of one kind (of a network, of a processor)
- * move together far more easily than one against the others, since their relations, which decide
- * what is chosen, are what a few calls of a few algorithms say least of.
- *
- * A model stays a model: beside it each measured call is a place, and the points of the profile are
- * what the places' times are against the model. They are made anew when constants change. The time
- * of a place is the lower quarter of its last ones (the upper where it was tried only). A place
- * that was measured once or twice says nothing yet: the first calls find cold caches and new
- * memory, and others may have been on the processors.
- *
- * Cost. 17 estimates for the derivatives: some ten microseconds. So small calls are taken together
- * (learn_calls.c). Calls are planned with what was known when choices were last looked at, since
- * then each kind of call is planned anew, which takes longer than a small call: when there are half
- * as many samples more, or calls have taken their time. */
+ * Constants stay what they were at the start. (They were fitted to calls while these ran, by least
+ * squares that forget. A few calls of a few algorithms say too little of seventeen constants: it
+ * predicted worse than the start did, took tens of microseconds for each sample, and led to choices
+ * that calls then showed to be wrong.) A way that was not measured is expected to be off the model
+ * as its algorithm is near by, if that is known: calls of a few entries say nothing of others. */
 #include "plan/learn.h"
 
 #include <math.h>
 #include <string.h>
 
-#define NOISE 0.2    /* of a sample: what the model does not know, and the machine's */
-#define FORGET 0.02  /* of what is known, with each sample */
-#define OUTLIER 0.3  /* logarithm from which on a sample counts less */
-#define STEP 0.01    /* of the differences */
-#define FARTHEST 4.6 /* logarithm of a constant against its start: a factor of 100 */
-#define NEWS 0.02    /* logarithm from which on choices are looked at again, */
-#define RARELY 20e-3 /* at the latest after so many seconds of calls */
-#define FAR_OFF 6    /* logarithm of measured to model that a file may have, */
-#define LOST 1.4     /* and of measured to the start's model from which on the start is no guide */
-enum { F = RILL__FITTED };
-
-/* Logarithms that are likely at the start: of what constants of a kind have in common, and of each
- * against the others. Less where the start was learned. */
-#define IN_COMMON 1.0
-#define OF_NETWORK 0.5
-#define OF_PROCESSOR 0.25
-#define LEARNED 0.3
-
-/* The inverse of own^2 on the diagonal plus common^2 everywhere, for each kind. */
-static void know_start(const rill__learner *l, double known[F][F]) {
-    int n[2] = {0};
-    for (int i = 0; i < F; i++)
-        n[rill__constant_table[i].computes]++;
-    for (int i = 0; i < F; i++)
-        for (int j = 0; j < F; j++) {
-            bool computes = rill__constant_table[i].computes;
-            double scale = l->from_cache ? LEARNED : 1;
-            double own = scale * (computes ? OF_PROCESSOR : OF_NETWORK), common = scale * IN_COMMON;
-            double both = common * common / (own * own + n[computes] * common * common);
-            bool same = computes == rill__constant_table[j].computes;
-            known[i][j] = ((i == j) - (same ? both : 0)) / (own * own);
-        }
-}
-
-/* ---- constants ------------------------------------------------------------------------------- */
-
-/* Derivatives of the logarithm of the model. */
-static bool slopes(const rill__learner *l, const rill__sample *s, double model, double h[F]) {
-    for (int i = 0; i < F; i++) {
-        rill__constants other = l->profile.constants;
-        *rill__constant_at(&other, i) *= 1 + STEP;
-        h[i] = log(rill__fit_time(s, &other) / model) / STEP;
-        if (!isfinite(h[i])) return false;
-    }
-    return true;
-}
-
-static void move(rill__learner *l, const double by[F], double *most) {
-    for (int i = 0; i < F; i++) {
-        rill__constants *c = &l->profile.constants;
-        double *value = rill__constant_at(c, i), start = *rill__constant_at(&l->start.constants, i);
-        double step = fmax(-1, fmin(1, by[i]));
-        double from = log(*value / start);
-        double to = fmax(-FARTHEST, fmin(FARTHEST, from + step));
-        if (!isfinite(to)) continue;
-        *value = start * exp(to);
-        *most = fmax(*most, fabs(to - from));
-    }
-}
-
-/* trust: what the sample counts for. */
-static void follow(rill__learner *l, const rill__sample *s, double trust, double *most) {
-    double model = rill__fit_time(s, &l->profile.constants);
-    double h[F], by[F], a[F][F], start[F][F], error = log(s->seconds / model);
-    if (!slopes(l, s, model, h)) return;
-    double weight = fabs(error) <= OUTLIER ? 1 : OUTLIER / fabs(error);
-    weight *= trust / (NOISE * NOISE);
-    know_start(l, start);
-    for (int i = 0; i < F; i++) {
-        for (int j = 0; j < F; j++) {
-            double *known = &l->information[i][j];
-            *known += FORGET * (start[i][j] - *known) + weight * h[i] * h[j];
-            a[i][j] = *known;
-        }
-        by[i] = weight * h[i] * error;
-    }
-    rill__fit_solve(a, by);
-    move(l, by, most);
-}
+#define FAR_OFF 6 /* logarithm of measured to model that is believed */
+/* Binary digits of dimension and of density within which a point of another job is of such calls.
+ */
+#define SAME_DIM 0.05f
+#define SAME_DENSITY 0.3f
+#define SLIGHT 0.05 /* share of entries by which calls may differ from what was planned */
+enum { KEPT = RILL__LEARN_KEPT };
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static bool is_near(double a, double b) { return a < b * 1.2 + 1 && b < a * 1.2 + 1; }
-
-static bool is_at(const rill__learned *at, const rill__sample *s) {
-    const rill__problem *p = &at->sample.problem, *q = &s->problem;
-    return at->sample.algorithm == s->algorithm && p->collective == q->collective &&
-           p->dim == q->dim && p->type == q->type && p->codec == q->codec &&
-           p->value_bits == q->value_bits && p->partition == q->partition &&
-           is_near(p->nnz, q->nnz);
+static bool is_at(const rill__learned *at, const rill__algorithm *a, const rill__problem *q) {
+    const rill__problem *p = &at->sample.problem;
+    return at->sample.algorithm == a && p->collective == q->collective && p->dim == q->dim &&
+           p->type == q->type && p->codec == q->codec && p->value_bits == q->value_bits &&
+           p->partition == q->partition && p->away == q->away && rill__learn_alike(p->nnz, q->nnz);
 }
 
 /* The place of the sample; of those that are full the one that was longest without one. */
@@ -120,7 +36,7 @@ static rill__learned *place_of(rill__learner *l, const rill__sample *s) {
     rill__learned *oldest = &l->place[0];
     for (int i = 0; i < l->places; i++) {
         rill__learned *at = &l->place[i];
-        if (is_at(at, s)) return at;
+        if (is_at(at, s->algorithm, &s->problem)) return at;
         if (at->last < oldest->last) oldest = at;
     }
     if (l->places < RILL__LEARN_PLACES) oldest = &l->place[l->places++];
@@ -128,54 +44,129 @@ static rill__learned *place_of(rill__learner *l, const rill__sample *s) {
     return oldest;
 }
 
-/* The lower quarter: what disturbs a call makes it longer, never shorter. Of those that are tried
- * the upper one: who wants to take another's place must be better in spite of that. Where nothing
- * is chosen by it, the lower third: the next call will be disturbed, too, but not as the first
- * ones. */
-static double lately(const rill__learner *l, const rill__learned *at) {
-    double sorted[RILL__LEARN_KEPT];
-    int n = 0, most = at->times < RILL__LEARN_KEPT ? (int)at->times : RILL__LEARN_KEPT;
+static int sorted_of(const rill__learned *at, double sorted[KEPT]) {
+    int n = 0, most = at->times < KEPT ? (int)at->times : KEPT;
     for (; n < most; n++) {
         int i = n;
-        for (; i > 0 && sorted[i - 1] > at->kept[n]; i--)
+        for (; i > 0 && sorted[i - 1] > (double)at->ratio[n]; i--)
             sorted[i] = sorted[i - 1];
-        sorted[i] = at->kept[n];
+        sorted[i] = (double)at->ratio[n];
     }
-    if (l->predicts) return sorted[(n - 1) / 3];
-    return sorted[at->sample.tried ? n - 1 - (n - 1) / 4 : (n - 1) / 4];
+    return n;
 }
 
-static const rill__learned *remember(rill__learner *l, const rill__sample *s, double *most) {
-    rill__learned *at = place_of(l, s);
-    double before = at->times ? at->sample.seconds : 0;
-    at->kept[at->times++ % RILL__LEARN_KEPT] = s->seconds;
-    bool tried = at->times > 1 && at->times < RILL__LEARN_KEPT && at->sample.tried;
-    at->sample = *s;
-    at->sample.tried |= tried;
-    at->sample.seconds = lately(l, at);
-    at->last = l->samples;
-    bool is_new = at->times == RILL__LEARN_SOLID;
-    if (is_new) *most = 1;
-    else if (at->times > RILL__LEARN_SOLID)
-        *most = fmax(*most, fabs(log(at->sample.seconds / before)));
-    return at;
+/* The middle of the shortest span, as a factor, that has half of them: of the shortest times where
+ * several are alike. */
+static double usual_of(const double *sorted, int n) {
+    int half = n / 2 + 1, best = 0;
+    for (int i = 1; i + half <= n; i++)
+        if (sorted[i + half - 1] * sorted[best] < sorted[best + half - 1] * sorted[i]) best = i;
+    double low = sorted[best], high = sorted[best + half - 1];
+    return 2 * low * high / (low + high); /* as far from both, in shares of what is measured */
 }
 
-static rill__point point_of(const rill__profile *profile, const rill__sample *s) {
-    double ratio = log(s->seconds / rill__fit_time(s, &profile->constants));
-    if (!isfinite(ratio)) ratio = 0;
-    return rill__profile_point(s->algorithm, &s->problem, fmax(-FAR_OFF, fmin(FAR_OFF, ratio)));
+/* ---- what is known --------------------------------------------------------------------------- */
+
+static double estimate(const rill__learner *l, const rill__algorithm *a, const rill__problem *p) {
+    rill__problem q = *p;
+    q.c = &l->model.constants;
+    rill__problem_code(&q, q.codec, q.value_bits);
+    return rill__profile_time(&l->model, a, &q);
+}
+
+/* The last three, as far as there are as many. */
+static void recall_last(const rill__learned *at, rill__rival *r) {
+    double last[3] = {0};
+    uint32_t n = at->times < 3 ? at->times : 3;
+    for (uint32_t i = 0; i < n; i++)
+        last[i] = (double)at->ratio[(at->times - 1 - i) % KEPT];
+    r->least = n == 1 ? last[0] : fmin(last[0], last[1]);
+    r->lately = n < 3 ? r->least : fmax(r->least, fmin(fmax(last[0], last[1]), last[2]));
+    r->last_two = n == 1 ? last[0] : fmax(last[0], last[1]);
+    if (n == 3) r->least = fmin(r->least, last[2]);
+}
+
+static void recall_place(const rill__learned *at, rill__rival *r) {
+    double sorted[KEPT];
+    int n = sorted_of(at, sorted);
+    r->times = at->times;
+    r->usual = usual_of(sorted, n);
+    r->low = sorted[(n - 1) / 4];
+    r->high = sorted[n - 1 - (n - 1) / 4];
+    recall_last(at, r);
+}
+
+/* Where calls have about as many entries as planned, the model's time is that of the plan. */
+static double model_of(const rill__learner *l, const rill__sample *s, const rill__rival *r) {
+    const rill__problem *p = &s->problem;
+    if (r && fabs(p->nnz - r->way.problem.nnz) <= SLIGHT * p->nnz) return r->way.time;
+    return estimate(l, s->algorithm, p);
+}
+
+void rill__learn(rill__learner *l, const rill__sample *s, rill__rival *r) {
+    double ratio = s->seconds / model_of(l, s, r);
+    if (!(s->seconds > 1e-9 && s->seconds < 1e5) || !(ratio > 0 && isfinite(ratio))) return;
+    bool known = r && r->place >= 0 && is_at(&l->place[r->place], s->algorithm, &s->problem);
+    rill__learned *at = known ? &l->place[r->place] : place_of(l, s);
+    at->ratio[at->times++ % KEPT] = (float)fmin(fmax(ratio, exp(-FAR_OFF)), exp(FAR_OFF));
+    if (!known) at->sample = *s;
+    at->last = ++l->samples;
+    l->news = true;
+    if (!r) return;
+    r->place = (int)(at - l->place);
+    recall_place(at, r);
+}
+
+/* What another job has seen of such calls; false: nothing. */
+static bool recall_start(const rill__learner *l, const rill__candidate *way, double *ratio) {
+    rill__point here = rill__profile_point(way->algorithm, &way->problem, 0);
+    if (!l->start.learned || way->problem.collective != RILL_ALLREDUCE) return false;
+    for (int i = 0; i < l->start.points; i++) {
+        const rill__point *at = &l->start.point[i];
+        if (at->algorithm != here.algorithm || fabsf(at->log_dim - here.log_dim) > SAME_DIM ||
+            fabsf(at->log_density - here.log_density) > SAME_DENSITY)
+            continue;
+        *ratio = exp((double)at->log_ratio);
+        return true;
+    }
+    return false;
+}
+
+void rill__learn_recall(const rill__learner *l, rill__rival *r) {
+    const rill__candidate *way = &r->way;
+    double ratio;
+    r->place = -1;
+    for (int i = 0; i < l->places; i++) {
+        if (!is_at(&l->place[i], way->algorithm, &way->problem)) continue;
+        r->place = i;
+        recall_place(&l->place[i], r);
+        return;
+    }
+    bool seen = recall_start(l, way, &ratio);
+    if (!seen)
+        ratio = rill__learn_measured(&l->known, way->algorithm, &way->problem)
+                    ? rill__profile_time(&l->known, way->algorithm, &way->problem) /
+                          rill__profile_time(&l->model, way->algorithm, &way->problem)
+                    : 1;
+    r->times = seen ? RILL__LEARN_SOLID : 0;
+    r->tried |= seen;
+    r->usual = r->low = r->high = ratio > 0 && isfinite(ratio) ? ratio : 1;
+    r->lately = r->least = r->last_two = r->usual;
 }
 
 /* Places, then what the start knew and no place does. */
-static void renew_points(rill__learner *l) {
-    rill__profile *to = &l->profile;
+const rill__profile *rill__learn_look(rill__learner *l) {
+    rill__profile *to = &l->known;
+    double sorted[KEPT];
+    if (!l->news) return to;
     to->points = 0;
     for (int i = 0; i < l->places; i++) {
         const rill__sample *s = &l->place[i].sample;
         if (l->place[i].times < RILL__LEARN_SOLID) continue;
-        if (s->problem.collective != RILL_ALLREDUCE || s->problem.dim == 0) continue;
-        to->point[to->points++] = point_of(to, s);
+        if (s->problem.collective != RILL_ALLREDUCE || s->problem.dim == 0 || s->problem.away)
+            continue;
+        double ratio = usual_of(sorted, sorted_of(&l->place[i], sorted));
+        to->point[to->points++] = rill__profile_point(s->algorithm, &s->problem, log(ratio));
     }
     int own = to->points;
     for (int i = 0; i < l->start.points && to->points < RILL__POINTS; i++) {
@@ -185,61 +176,26 @@ static void renew_points(rill__learner *l) {
             j++;
         if (j == own) to->point[to->points++] = *old;
     }
-}
-
-/* The machine is not at all what it was taken for. */
-static bool is_lost(const rill__learner *l) {
-    double sum = 0;
-    int n = 0;
-    for (int i = 0; i < l->places; i++) {
-        const rill__sample *s = &l->place[i].sample;
-        if (l->place[i].times < RILL__LEARN_SOLID || s->seconds < RILL__BRIEF) continue;
-        sum += fabs(log(s->seconds / rill__fit_time(s, &l->start.constants)));
-        n++;
-    }
-    return n && sum / n > LOST;
-}
-
-void rill__learn_look(rill__learner *l) {
-    l->lost = is_lost(l);
-    renew_points(l);
-    l->planned = l->profile;
-    l->version++;
     l->news = false;
-    l->looked = l->samples;
-    l->looked_seconds = l->seconds;
-}
-
-bool rill__learn(rill__learner *l, const rill__sample *s) {
-    double most = 0, model = rill__fit_time(s, &l->profile.constants);
-    if (!(s->seconds > 1e-9 && s->seconds < 1e5) || !(model > 0 && isfinite(model))) return true;
-    l->samples++;
-    const rill__learned *at = remember(l, s, &most);
-    follow(l, &at->sample, fmin(1, (double)at->times / RILL__LEARN_SOLID), &most);
-    l->news |= most > NEWS;
-    bool long_ago = l->seconds - l->looked_seconds > RARELY;
-    if (l->news && (2 * l->samples >= 3 * l->looked || long_ago)) rill__learn_look(l);
-    return at->times >= RILL__LEARN_SOLID;
+    return to;
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
 static void clear(rill__learner *l) {
-    l->profile = l->start;
-    l->profile.learned = true;
-    know_start(l, l->information);
+    l->known = l->start;
+    l->known.learned = true;
     l->places = 0;
     l->samples = 0;
     l->seconds = l->tried = 0;
-    l->looked_seconds = 0;
+    l->news = false;
     l->pending.there = false;
-    rill__learn_look(l);
 }
 
-void rill__learner_start(rill__learner *l, const rill__profile *start, bool from_cache) {
+void rill__learner_start(rill__learner *l, const rill__profile *start) {
     memset(l, 0, sizeof *l);
-    l->start = *start;
-    l->from_cache = from_cache;
+    l->start = l->model = *start;
+    if (start->learned) l->model.points = 0;
     clear(l);
 }
 

@@ -1,56 +1,50 @@
-/* The planner learns while it runs: constants and points follow what blocking calls took.
+/* The planner learns while it runs: what blocking calls of a kind took is what the next of the kind
+ * are predicted to take, and the ways that they may go are compared by it.
  *
  * Each rank measures its calls. What it has measured of one travels with the next, in the fields
  * above the entries of nnz_max (req/message.h), of which the largest reach everybody: one grows
- * with the time, one falls, so that all know the shortest and the longest. Who comes early waits,
- * who comes late finds what others have sent. A rank that is late by less than the call takes
- * gains what another loses: the mean of both counts, unless they are far apart. A rank for which
- * the call was not alone (another had not ended when it began) puts a veto there.
+ * with the time, one falls, so that all know the shortest and the longest. The longest counts,
+ * unless they are far apart. A rank for which the call was not alone (another had not ended when it
+ * began) puts a veto there.
  *
- * Same constants everywhere. They change only when a call ends that no rank has vetoed. When it
+ * Same knowledge everywhere. It changes only when a call ends that no rank has vetoed. When it
  * began all calls before it were over on all ranks; calls that begin after it are not planned
- * before its end (rill__learn_holds). So each call is planned with the same constants on all
- * ranks, whatever threads and non-blocking calls do. */
+ * before its end (rill__learn_holds). So each blocking call is planned with the same knowledge on
+ * all ranks, whatever threads and non-blocking calls do. These go by what was known at the start:
+ * calls of one kind that are under way at once are planned in any order. */
 #ifndef RILL_PLAN_LEARN_H
 #define RILL_PLAN_LEARN_H
 
 #include "plan/fit.h"
 
-enum { RILL__LEARN_PLACES = 64 };
-
 /* Seconds of a call below which its time speaks of caches and of who comes late, not of its
- * algorithm. */
+ * algorithm: nothing is tried then. */
 #define RILL__BRIEF 10e-6
 
-/* A call that was measured, again and again. */
-enum { RILL__LEARN_KEPT = 7, RILL__LEARN_SOLID = 3 };
+/* Ways that calls went, and what they took: the last times, in turns, each over the model's. */
+enum { RILL__LEARN_PLACES = 128, RILL__LEARN_KEPT = 9, RILL__LEARN_SOLID = 3 };
 typedef struct rill__learned {
-    rill__sample sample; /* seconds: as they are lately, by those kept */
-    uint32_t times;      /* that it was measured; it says something from RILL__LEARN_SOLID on */
-    double kept[RILL__LEARN_KEPT]; /* the last ones, in turns */
+    rill__sample sample;           /* the last one */
+    uint32_t times;                /* that it was measured */
+    float ratio[RILL__LEARN_KEPT]; /* the last ones, in turns */
     uint64_t last;                 /* number of the sample that was taken last */
 } rill__learned;
 
 struct rill__learner {
-    rill__profile planned; /* what calls are planned with */
-    rill__profile profile; /* what is known by now; its points are made for the other */
-    rill__profile start;   /* and was at the start */
-    bool predicts;         /* calls are chosen by the start: only what they take is learned */
-    bool from_cache;       /* the start has been learned, too */
-    bool lost;             /* it was far off: its choices are no guide */
-    bool keeps;            /* what is learned goes to the cache */
-    double information[RILL__FITTED][RILL__FITTED];
+    const void *busy;    /* the call under way that may end with other knowledge; NULL: none */
+    bool broken;         /* a call has failed: ranks may know different things */
+    rill__profile start; /* what was known at the start */
+    rill__profile
+        model; /* of it, what estimates go by: not what other jobs have learned of calls */
+    rill__profile known; /* the model, and what is known of calls as its points, */
+    bool news;           /* unless more was learned since */
+    bool predicts;       /* calls are chosen by the start: only what they take is learned */
+    bool keeps;          /* what is learned goes to the cache */
     int places;
     rill__learned place[RILL__LEARN_PLACES];
-    uint64_t samples; /* taken so far */
-    uint64_t version; /* of what calls are planned with: choices of an older one are not good */
-    bool news;        /* more is known than that, */
-    uint64_t looked;  /* and so many samples, and seconds, had been there then */
-    double looked_seconds;
+    uint64_t samples;    /* taken so far */
     double seconds;      /* of all calls that were agreed on */
     double tried;        /* the same of those that were made to see what they take */
-    bool broken;         /* a call has failed: ranks may know different things */
-    const void *busy;    /* the call under way that may end with other constants; NULL: none */
     double tick_seconds; /* of the clock of this rank */
     unsigned calls;      /* measured here */
     struct {             /* the last call that was agreed on, and this rank's time of it */
@@ -62,20 +56,24 @@ struct rill__learner {
     } pending;
 };
 
-/* ---- learn.c: from samples to constants ---- */
-/* from_cache: others have learned this start, so it counts for more. */
-void rill__learner_start(rill__learner *, const rill__profile *start, bool from_cache);
+/* ---- learn.c: what is known of calls ---- */
+void rill__learner_start(rill__learner *, const rill__profile *start);
 void rill__learner_restart(rill__learner *);
 /* The key goes. */
 static inline void rill__learner_forget(rill__learner *l, const rill__plan_key *key) {
     if (l->pending.key == key) l->pending.key = NULL;
 }
-/* Takes a sample; those that make no sense change nothing. Needs no memory. Calls are planned with
- * what it says when choices are looked at again, now or later. False: of such calls more must be
- * known before they say something. */
-bool rill__learn(rill__learner *, const rill__sample *);
-/* Choices are looked at again with the next call of each kind. */
-void rill__learn_look(rill__learner *);
+/* Whether calls with so many entries are about the same. */
+static inline bool rill__learn_alike(double a, double b) {
+    return a < b * 1.3 + 1 && b < a * 1.3 + 1;
+}
+/* Takes a sample; those that make no sense change nothing. Needs no memory. r: of the way that it
+ * went, which then knows of it; NULL: there is none. */
+void rill__learn(rill__learner *, const rill__sample *, rill__rival *r);
+/* What is known of a way: the ratios of the rival. */
+void rill__learn_recall(const rill__learner *, rill__rival *);
+/* What is known by now: the model, and points of calls. */
+const rill__profile *rill__learn_look(rill__learner *);
 
 /* ---- learn_calls.c: what calls bring ---- */
 /* Seconds in steps of 128 for each power of two, and back. */
@@ -92,7 +90,7 @@ enum { RILL__LEARN_NOTHING = 1 };
 typedef enum rill__learning {
     RILL__LEARN_SKIPS,     /* nothing, on all ranks that do not refuse */
     RILL__LEARN_REFUSES,   /* nothing, and others must not make anything of it */
-    RILL__LEARN_TAKES_PART /* it may end with other constants: rill__learn_ends must be called */
+    RILL__LEARN_TAKES_PART /* it may end with other knowledge: rill__learn_ends must be called */
 } rill__learning;
 /* A call begins; alone: no other is under way on this rank. */
 rill__learning rill__learn_begins(rill__planner *, const rill__planned *, const void *call,
@@ -121,9 +119,20 @@ static inline bool rill__learn_wants_clock(const rill__learner *l) { return l->c
 /* ---- learn_try.c: what else a call could do ---- */
 /* Whether an algorithm has been measured for about such a call. */
 bool rill__learn_measured(const rill__profile *, const rill__algorithm *, const rill__problem *);
-/* A call has ended, and all ranks know it: whether the next ones of its kind try another algorithm.
- */
-void rill__learn_try(rill__planner *, const rill__planned *);
+/* The rivals of calls of a kind, the choice of the model first; only: the algorithm that they must
+ * take. False: none can serve. */
+bool rill__learn_rivals(const rill__planner *, const rill__planned *, const rill__problem *,
+                        const rill__algorithm *only);
+/* More is known of calls of a kind: which way they go, and whether the next ones try another. */
+void rill__learn_judge(rill__learner *, rill__plan_key *);
+/* The rival that goes this way; NULL: none does. */
+rill__rival *rill__learn_rival(rill__plan_key *, const rill__algorithm *);
+/* The rival that the call takes: in a trial every other one takes the choice. */
+static inline int rill__learn_pick(const rill__plan_key *k) {
+    bool tries = k->lesson.tries && k->ended < k->lesson.trial_ends;
+    bool turn = (k->lesson.trial_ends - k->ended) % 2 == 0;
+    return tries && turn ? k->lesson.trial : k->lesson.taken;
+}
 
 /* ---- cache.c: from job to job ---- */
 /* What tells machines apart. */

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#define ENOUGH 5e-3 /* seconds of calls for which an update of the constants is no burden */
+#define ENOUGH 2e-3 /* seconds of calls for which a sample is no burden */
 
 /* ---- the field ------------------------------------------------------------------------------- */
 
@@ -45,32 +45,27 @@ rill__learning rill__learn_begins(rill__planner *planner, const rill__planned *c
     return RILL__LEARN_TAKES_PART;
 }
 
-/* Of calls of a kind the first ones are measured, then ever fewer, until their time is long against
- * what an update of the constants takes. */
+/* Of calls of a kind the first ones are measured, then fewer and fewer, until their time is long
+ * against what measuring takes. */
 static void take(const rill__planner *planner, rill__learner *l, const rill__planned *c,
                  unsigned field) {
     rill__plan_key *k = l->pending.key;
     unsigned shortest = 0xffe - (field >> 12), longest = (field & 0xfff) - 2;
-    if (!k || !rill__plan_remembers(planner, l->pending.seq + 1, c->seq) || shortest > longest)
+    if (!k || !k->rivals || !rill__plan_remembers(planner, l->pending.seq + 1, c->seq) ||
+        shortest > longest)
         return;
-    double seconds = rill__learn_seconds(longest);
-    if (!l->predicts) seconds = (rill__learn_seconds(shortest) + seconds) / 2;
     if (longest - shortest > APART && k->lesson.delays++ < MOST_DELAYS) return;
     k->lesson.delays = 0;
-    double most = fmax(1, fmin(1e6, ENOUGH / seconds));
-    k->lesson.brief = seconds < RILL__BRIEF;
-    double times = k->lesson.brief && !l->predicts ? 64 : 2;
-    k->lesson.gap = (uint32_t)fmin(times * k->lesson.gap, most);
-    bool tries = k->ended <= k->lesson.trial_ends; /* also the call that tells of the last */
-    k->lesson.next = tries ? 0 : k->ended + k->lesson.gap - 1;
-    l->seconds += seconds * k->lesson.gap;
+    double seconds = rill__learn_seconds(longest);
+    l->seconds += seconds * fmax(1, k->lesson.gap);
     l->pending.sample.seconds = seconds;
-    if (!rill__learn(l, &l->pending.sample)) {
-        k->lesson.gap = 1;
-        k->lesson.next = 0;
-    }
-    if (l->pending.sample.algorithm == k->lesson.trial)
-        rill__learn_look(l); /* it was made for that */
+    rill__learn(l, &l->pending.sample, rill__learn_rival(k, l->pending.sample.algorithm));
+    rill__learn_judge(l, k);
+    uint32_t enough = seconds < RILL__BRIEF ? RILL__LEARN_SOLID : RILL__LEARN_KEPT;
+    bool rests = !k->lesson.tries && k->rival[k->lesson.taken].times >= enough;
+    double most = fmax(1, fmin(1e6, ENOUGH / seconds));
+    k->lesson.gap = rests ? (uint32_t)fmin(2.0 * k->lesson.gap, most) : 1;
+    k->lesson.next = k->ended + k->lesson.gap - 1;
 }
 
 /* What was planned with, as it turned out. */
@@ -92,14 +87,13 @@ static void expect(rill__learner *l, const rill__planned *c, const rill__outcome
                    double seconds) {
     rill__plan_key *k = c->key;
     l->pending.there = true;
-    if (!(k->lesson.ways & c->way)) k->lesson.gap = 1;
+    if (!k->lesson.gap || !(k->lesson.ways & c->way)) k->lesson.gap = 1;
     k->lesson.ways |= c->way;
     l->calls++;
     l->pending.key = k;
     l->pending.seq = c->seq;
     l->pending.sample.algorithm = c->algorithm;
     l->pending.sample.problem = seen_problem(c, o);
-    l->pending.sample.tried = c->algorithm == k->lesson.trial;
     l->pending.field = rill__learn_field(seconds);
 }
 
@@ -116,5 +110,4 @@ void rill__learn_ends(rill__planner *planner, const rill__planned *c, const rill
         take(planner, l, c, lesson->field);
     l->pending.there = false;
     if (lesson->seasoned && o->known) expect(l, c, o, lesson->seconds);
-    rill__learn_try(planner, c);
 }

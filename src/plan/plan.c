@@ -160,40 +160,30 @@ static bool see_alike(const rill__observed *a, const rill__observed *b) {
            (a->skew == b->skew || grounds_of(a).skew == grounds_of(b).skew);
 }
 
-static bool still_good(const rill__plan_key *k, const rill__observed *seen,
+static bool still_good(const rill__plan_choice *was, const rill__observed *seen,
                        const rill__planned *c) {
-    return k->chosen && see_alike(&k->chosen_from, seen) && k->chosen_k == c->k &&
-           k->chosen_for.algorithm == c->settings.algorithm &&
-           k->chosen_for.expected_nnz == c->settings.expected_nnz &&
-           k->chosen_for.partition == c->settings.partition && k->problem.block == c->block &&
-           k->chosen_for.codec == c->settings.codec &&
-           k->chosen_for.profile == c->settings.profile &&
-           k->chosen_for.value_bits == c->settings.value_bits &&
-           k->chosen_for.allow_bits == c->settings.allow_bits &&
-           k->chosen_for.all_values == c->settings.all_values;
+    return was->algorithm && see_alike(&was->from, seen) && was->k == c->k &&
+           was->settings.algorithm == c->settings.algorithm &&
+           was->settings.expected_nnz == c->settings.expected_nnz &&
+           was->settings.partition == c->settings.partition && was->problem.block == c->block &&
+           was->settings.codec == c->settings.codec &&
+           was->settings.profile == c->settings.profile &&
+           was->settings.value_bits == c->settings.value_bits &&
+           was->settings.allow_bits == c->settings.allow_bits &&
+           was->settings.all_values == c->settings.all_values &&
+           was->settings.on_devices == c->settings.on_devices;
 }
 
-/* Whether what is learned decides what becomes of the call. */
+/* Whether what is learned decides what becomes of the call. Blocking calls of a kind are planned
+ * one after another, on all ranks in the same order, others in any order: so these neither use
+ * nor change what goes from one planning to the next. */
 static bool learns(const rill__planner *planner, const rill__planned *c) {
-    return planner->learner && !c->reducer;
+    return planner->learner && c->blocking && !c->reducer;
 }
 
 static const rill__profile *profile_for(const rill__planner *planner, const rill__planned *c) {
-    if (learns(planner, c)) return &planner->learner->planned;
+    if (learns(planner, c)) return &planner->learner->model;
     return c->reducer && c->kept ? c->kept : &planner->profile;
-}
-
-/* What calls of its kind try now; NULL: nothing. */
-static const rill__algorithm *trial_of(const rill__planner *planner, const rill__planned *c) {
-    const rill__plan_key *k = c->key;
-    bool tries = k && c->blocking && learns(planner, c) && k->ended < k->lesson.trial_ends;
-    return tries ? k->lesson.trial : NULL;
-}
-
-/* Something was learned since, or is tried, or is not tried any more. */
-static bool is_old(const rill__planner *planner, const rill__plan_key *k, const rill__planned *c) {
-    return learns(planner, c) && (k->version != planner->learner->version ||
-                                  (k->lesson.trial && k->chosen_trial != trial_of(planner, c)));
 }
 
 static rill_status cannot_serve(const rill__algorithm *a, const char *why) {
@@ -206,6 +196,7 @@ static uint64_t way_of(const rill__planned *c) {
     way = way * 31 + (p->codec ? p->codec->id + 1u : 0);
     way = way * 31 + (uint64_t)p->value_bits;
     way = way * 31 + (uint64_t)p->partition;
+    way = way * 31 + p->away;
     return UINT64_C(1) << (way * UINT64_C(0x9e3779b97f4a7c15) >> 58);
 }
 
@@ -218,24 +209,14 @@ void rill__plan_take(rill__planner *planner, rill__planned *c, const rill__candi
     c->predicted = best->time;
 }
 
-/* The choice of the start, and what it takes by what is known now. */
-static void choose_by_start(const rill__planner *planner, const rill__planned *c,
-                            const rill__observed *seen, rill__candidate *best) {
-    const rill__learner *l = planner->learner;
-    rill__planned then = *c;
-    then.settings.profile = &l->start;
-    rill__problem p = problem_of(planner, &then, seen);
-    if (best->algorithm) {
-        best->problem = p;
-        rill__plan_way(planner, &then.settings, best->algorithm, &best->problem);
-    } else {
-        rill__plan_best(planner, &then.settings, NULL, &p, best);
-    }
-    if (!best->algorithm) return;
-    rill__problem now = best->problem;
-    now.c = &l->planned.constants;
-    rill__problem_code(&now, now.codec, now.value_bits);
-    best->time = rill__profile_time(&l->planned, best->algorithm, &now);
+/* The rival that the call takes now. */
+static void take_rival(rill__planner *planner, rill__planned *c) {
+    rill__plan_key *k = c->key;
+    k->picked = rill__learn_pick(k);
+    k->news = false;
+    const rill__rival *r = &k->rival[k->picked];
+    rill__plan_take(planner, c, &r->way);
+    c->predicted *= r->usual;
 }
 
 rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
@@ -247,52 +228,61 @@ rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
         const char *why = best.algorithm->supports(&p);
         if (why) return cannot_serve(best.algorithm, why);
     }
-    if (learns(planner, c) && planner->learner->predicts) {
-        choose_by_start(planner, c, seen, &best);
+    if (learns(planner, c)) {
+        best.algorithm = rill__learn_rivals(planner, c, &p, best.algorithm)
+                             ? c->key->rival[0].way.algorithm
+                             : NULL;
     } else if (!best.algorithm) {
-        const rill__learner *l = learns(planner, c) ? planner->learner : NULL;
-        const rill__profile *start = l && !l->lost ? &l->start : NULL;
-        best.algorithm = trial_of(planner, c);
-        if (!best.algorithm) rill__plan_best(planner, &c->settings, start, &p, &best);
+        rill__plan_best(planner, &c->settings, &p, &best);
     }
     if (!best.algorithm)
         return rill__fail(RILL_ERR_UNSUPPORTED, "no algorithm can serve this call");
-    if (!best.time)
-        best.time = rill__plan_way(planner, &c->settings, best.algorithm, &best.problem);
-    rill__plan_take(planner, c, &best);
+    if (learns(planner, c)) {
+        take_rival(planner, c);
+    } else {
+        if (!best.time)
+            best.time = rill__plan_way(planner, &c->settings, best.algorithm, &best.problem);
+        rill__plan_take(planner, c, &best);
+    }
     if (!seen->known) c->predicted = 0; /* the time is of a call without entries */
     return RILL_OK;
+}
+
+static void keep_choice(rill__plan_choice *to, const rill__planned *c, const rill__observed *seen) {
+    to->from = *seen;
+    to->settings = c->settings;
+    to->k = c->k;
+    to->algorithm = c->algorithm;
+    to->hash = c->algorithm_hash;
+    to->problem = c->problem;
+    to->number = c->choice;
+    to->way = c->way;
+    to->predicted = c->predicted;
 }
 
 /* The last choice for the key where it was made from the same, else a new one. */
 static rill_status choose_again(rill__planner *planner, rill__plan_key *k, rill__planned *c,
                                 const rill__observed *seen) {
+    bool learned = learns(planner, c);
+    rill__plan_choice *was = &k->choice[planner->learner && !learned];
     c->settings.profile = profile_for(planner, c);
-    if (!still_good(k, seen, c) || is_old(planner, k, c)) {
+    bool good = still_good(was, seen, c) && (!learned || k->rivals);
+    bool moved = good && learned && (k->news || k->picked != rill__learn_pick(k));
+    if (!good || moved) {
         rill__observed grounds = grounds_of(seen);
-        RILL_TRY(rill__plan_choose(planner, c, &grounds));
-        if (learns(planner, c)) {
-            k->version = planner->learner->version;
-            k->chosen_trial = trial_of(planner, c);
-        }
-        k->chosen = c->algorithm;
-        k->chosen_hash = c->algorithm_hash;
-        k->chosen_from = *seen;
-        k->chosen_for = c->settings;
-        k->chosen_k = c->k;
-        k->problem = c->problem;
-        k->choice = c->choice;
-        k->way = c->way;
-        k->predicted = c->predicted;
+        if (moved) take_rival(planner, c);
+        else RILL_TRY(rill__plan_choose(planner, c, &grounds));
+        if (!seen->known) c->predicted = 0;
+        keep_choice(was, c, seen);
         return RILL_OK;
     }
-    c->algorithm = k->chosen;
-    c->algorithm_hash = k->chosen_hash;
-    c->predicted = k->predicted;
-    if (c->choice != k->choice) { /* else it is there from the last call of its request */
-        c->problem = k->problem;
-        c->choice = k->choice;
-        c->way = k->way;
+    c->algorithm = was->algorithm;
+    c->algorithm_hash = was->hash;
+    c->predicted = was->predicted;
+    if (c->choice != was->number) { /* else it is there from the last call of its request */
+        c->problem = was->problem;
+        c->choice = was->number;
+        c->way = was->way;
     }
     return RILL_OK;
 }
@@ -305,6 +295,7 @@ static void forget_old_blocking(const rill__planner *planner, rill__plan_key *k,
     k->commits.sizes = (rill__sizes){0};
     k->spread.entries = 0;
     k->ended = 0;
+    k->rivals = 0;
     memset(&k->lesson, 0, sizeof k->lesson);
 }
 
@@ -367,7 +358,7 @@ void rill__plan_end(rill__planned *c, const rill__outcome *o) {
     k->blocked_until = c->seq + 1; /* they end in their order */
     k->ended++;
     if (counts && o->out->form == RILL__SPARSE && o->nnz_out >= RILL__SPREAD &&
-        c->problem.partition == RILL__BALANCED)
+        c->problem.partition == RILL__BALANCED && !c->problem.away)
         keep_spread(&k->spread, o->out);
 }
 
@@ -375,9 +366,9 @@ void rill__plan_end(rill__planned *c, const rill__outcome *o) {
 
 bool rill__plan_stands(const rill__planner *planner, const rill__plan_key *k) {
     const rill__learner *l = planner->learner;
-    if (k != planner->recent || k->first || !see_alike(&k->chosen_from, &k->last)) return false;
-    return !l || (k->version == l->version && !k->lesson.trial && !l->broken && !l->busy &&
-                  k->ended < k->lesson.next);
+    if (k != planner->recent || k->first || !see_alike(&k->choice[0].from, &k->last)) return false;
+    return !l ||
+           (!k->news && !k->lesson.tries && !l->broken && !l->busy && k->ended < k->lesson.next);
 }
 
 void rill__plan_again(rill__plan_key *k, uint64_t seq, uint64_t nnz_sum, uint64_t nnz_max,

@@ -30,7 +30,8 @@ typedef struct rill__settings {
     bool all_values; /* value_bits is for every message, not for the phase alone that it suits */
     rill__partition partition;
     uint64_t expected_nnz;
-    uint64_t block; /* 0: unset */
+    uint64_t block;  /* 0: unset */
+    bool on_devices; /* inputs and results lie there, on all ranks */
     /* What estimates go by; NULL: the planner's. The planner sets it for a call. */
     const rill__profile *profile;
 } rill__settings;
@@ -58,6 +59,39 @@ typedef struct rill__observed {
     double skew;     /* of equal ranges of the result; 0: not known */
 } rill__observed;
 
+/* One that was considered, and its time. */
+typedef struct rill__candidate {
+    const rill__algorithm *algorithm; /* NULL: none */
+    double time;
+    rill__problem problem; /* in the best way to send */
+} rill__candidate;
+/* A way that calls of a kind may go, and what is known of it (plan/learn.h). */
+enum { RILL__RIVALS = 4 };
+typedef struct rill__rival {
+    rill__candidate way; /* and its time by the model alone */
+    uint32_t times;      /* that it was measured; 0: the ratios are guessed from other calls */
+    /* measured to model: what the next call is likely to have, and quartiles */
+    double usual, low, high;
+    double lately;   /* the middle one of the last three, */
+    double least;    /* the least of them, */
+    double last_two; /* and the larger one of two */
+    uint32_t before; /* times when the trial began */
+    int place;       /* where what is known of it is kept; negative: nowhere */
+    bool tried, won; /* there was a trial; and it took the place of another by one */
+} rill__rival;
+
+/* A choice, and what it was made from: estimates cost more than a small call. */
+typedef struct rill__plan_choice {
+    rill__observed from;
+    rill__settings settings;
+    uint64_t k;
+    const rill__algorithm *algorithm; /* NULL: there is none */
+    uint16_t hash;
+    rill__problem problem;
+    uint64_t number, way;
+    double predicted;
+} rill__plan_choice;
+
 /* Calls of one kind. */
 typedef struct rill__planned rill__planned;
 typedef struct rill__plan_key {
@@ -75,37 +109,34 @@ typedef struct rill__plan_key {
     int kept;                      /* and newer ones, each in the place of its number */
     rill__observed recent[2 * RILL__PLAN_LAG];
     rill__spread spread; /* of the last result of a blocking call with balanced bounds */
-    /* the last choice, and what it was made from: estimates cost more than a small call */
-    rill__observed chosen_from;
-    rill__settings chosen_for;
-    uint64_t chosen_k;
-    const rill__algorithm *chosen;
-    uint16_t chosen_hash;
-    rill__problem problem;
-    uint64_t choice; /* its number */
-    uint64_t way;
-    double predicted;
+    /* the last ones; where the planner learns, the second is of calls that do not go by it */
+    rill__plan_choice choice[2];
     /* what is learned of it (plan/learn.h) */
-    uint64_t version;                    /* of what the choice was made with, */
-    const rill__algorithm *chosen_trial; /* and what was tried then */
-    uint64_t ended;                      /* blocking calls that ended well */
-    struct {                             /* changes only where calls end with all ranks agreed */
-        uint64_t ways;                   /* that a call went, a bit each */
-        uint32_t delays;                 /* times in a row that spoke of these only */
-        uint32_t gap;                    /* calls from one that is measured to the next, */
-        uint64_t next;                   /* which is this one of those that end well */
-        const rill__algorithm *trial;    /* that calls take to see what it takes; NULL: none */
-        uint64_t trial_ends;             /* with this one of those that end well */
-        uint32_t calls, rest; /* that were agreed on, and with which one to think of a trial */
-        uint32_t trials, waits;
-        bool brief; /* its calls are so short that little is to be gained: nothing is tried */
+    int picked; /* the rival that was chosen, */
+    /* What calls without a request look at (call/again.c) stands together. */
+    bool news;               /* unless more is known since */
+    uint64_t ended;          /* blocking calls that ended well */
+    struct {                 /* changes only where calls end with all ranks agreed */
+        bool tries;          /* calls try another way, to see what it takes */
+        uint32_t delays;     /* times in a row that spoke of these only */
+        uint32_t gap;        /* calls from one that is measured to the next, */
+        uint64_t next;       /* which is this one of those that end well */
+        int taken;           /* the rival that calls take, */
+        int trial;           /* and that they try */
+        uint64_t trial_ends; /* with this one of those that end well */
+        uint32_t trials;
+        uint64_t ways;  /* that a call went, a bit each */
+        double settled; /* the ratio of the one that was taken when all were tried; 0: not yet */
     } lesson;
+    int rivals; /* the choice of the model, and what else calls could take */
+    rill__rival rival[RILL__RIVALS];
 } rill__plan_key;
 
 typedef struct rill__learner rill__learner;
 
 typedef struct rill__planner {
-    rill__profile profile;  /* of the creation: reducers go by it, so that steps repeat */
+    rill__profile profile; /* of the creation: reducers go by it, so that steps repeat */
+    rill__device_constants device;
     rill__learner *learner; /* what other calls go by; NULL: the same */
     int hosts, most_per_host;
     int together;        /* ranks that share the memory of the fullest host (rill__seating) */
@@ -139,20 +170,13 @@ static inline const rill__profile *rill__plan_profile(const rill__planner *plann
                                                       const rill__settings *settings) {
     return settings->profile ? settings->profile : &planner->profile;
 }
-/* One that was considered, and its time. */
-typedef struct rill__candidate {
-    const rill__algorithm *algorithm; /* NULL: none */
-    double time;
-    rill__problem problem; /* in the best way to send */
-} rill__candidate;
 /* The next algorithm that "auto" considers for the problem, from row *i on, which goes on; false:
  * there is none. */
 bool rill__plan_next(const rill__planner *, const rill__settings *, const rill__problem *, int *i,
                      rill__candidate *);
-/* What "auto" takes, in the best way to send (choose.c); no algorithm: none can serve. start: what
- * learning began with; NULL: the settings' profile stands still. */
-void rill__plan_best(const rill__planner *, const rill__settings *, const rill__profile *start,
-                     const rill__problem *, rill__candidate *);
+/* What "auto" takes, in the best way to send (choose.c); no algorithm: none can serve. */
+void rill__plan_best(const rill__planner *, const rill__settings *, const rill__problem *,
+                     rill__candidate *);
 
 /* A call as the planner sees it. */
 struct rill__planned {

@@ -38,7 +38,8 @@ rill__problem rill__plan_problem(const rill__planner *planner, const rill__setti
                                                                           : RILL__UNIFORM,
                        .block = settings->block,
                        .all_values = settings->all_values,
-                       .c = &rill__plan_profile(planner, settings)->constants};
+                       .c = &rill__plan_profile(planner, settings)->constants,
+                       .device = settings->on_devices ? &planner->device : NULL};
     double dim = (double)p.dim;
     if (seen->known) {
         p.nnz = fmin((double)seen->nnz_sum / ranks, dim);
@@ -59,12 +60,27 @@ typedef struct way {
     rill__partition partition;
 } way;
 
+/* Devices have the codes of pairs with narrow indices, and no wide values. Inputs above the switch
+ * to dense go in another form, and sums that may be are the host's. */
+static bool can_go_away(const rill__problem *p) {
+    double limit = (double)rill__dense_switch(p->type, p->dim);
+    return p->index_bytes == 4 && rill__type_size(p->type) <= 4 && p->index_cost < 0 && !p->block &&
+           p->codec->code != RILL__INDEX_NONE && p->nnz * p->ranks <= limit;
+}
+
 static void consider(const rill__profile *profile, const rill__algorithm *a, way w,
                      const rill__problem *p, rill__problem *best, double *least) {
     rill__problem q = *p;
     q.partition = w.partition;
     rill__problem_code(&q, w.codec, w.value_bits);
     double time = rill__profile_time(profile, a, &q);
+    if (time < *least) {
+        *least = time;
+        *best = q;
+    }
+    if (!q.device || !a->estimate_away || !can_go_away(&q)) return;
+    q.away = true;
+    time = rill__profile_time(profile, a, &q);
     if (time >= *least) return;
     *least = time;
     *best = q;
@@ -74,7 +90,8 @@ static void consider(const rill__profile *profile, const rill__algorithm *a, way
 double rill__plan_way(const rill__planner *planner, const rill__settings *settings,
                       const rill__algorithm *a, rill__problem *p) {
     static const int bits[] = {0, 16, 8, 4, 2};
-    const rill__problem given = *p;
+    rill__problem given = *p;
+    given.away = false;
     const rill__profile *profile = rill__plan_profile(planner, settings);
     /* MPI's own sum knows no codec, and few entries are not worth one. */
     bool coded = !a->posts_mpi_collective && !a->takes_blocks && rill__worth_coding(p->nnz);

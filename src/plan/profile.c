@@ -1,6 +1,8 @@
 /* Reading, choosing and writing the entries of a profile; and what its points say about a call. */
 #include "plan/profile.h"
 
+#include "coll/cost.h"
+
 #include "core/outfile.h"
 #include "core/text.h"
 
@@ -37,8 +39,8 @@ static double correction(const rill__profile *profile, uint32_t algorithm, doubl
 
 double rill__profile_time(const rill__profile *profile, const rill__algorithm *a,
                           const rill__problem *p) {
-    double time = a->estimate(p);
-    if (!profile->points || p->collective != RILL_ALLREDUCE || p->dim == 0) return time;
+    double time = rill__estimate(a, p);
+    if (!profile->points || p->away || p->collective != RILL_ALLREDUCE || p->dim == 0) return time;
     return time * exp(correction(profile, rill__name_hash(a->name), (double)p->dim, p->nnz));
 }
 
@@ -306,7 +308,14 @@ static rill_status make_folder_of(const char *path) {
     return RILL_OK;
 }
 
-static rill_status write_file(const char *path, const rill__profile *profile, bool keeps_others) {
+/* Of the file as it is: what it does not say is 0. False: it cannot be read. */
+static bool find_device(const char *path, rill__device_constants *device) {
+    memset(device, 0, sizeof *device);
+    return rill__profile_device(path, device) == RILL_OK;
+}
+
+static rill_status write_file(const char *path, const rill__profile *profile,
+                              const rill__device_constants *device, bool keeps_others) {
     RILL_TRY(make_folder_of(path));
     struct stat about;
     rill__outfile out;
@@ -320,6 +329,9 @@ static rill_status write_file(const char *path, const rill__profile *profile, bo
     copying c = {&out, profile};
     /* A device has no entries to keep, and a FIFO would be waited for. */
     bool is_file = stat(path, &about) == 0 && S_ISREG(about.st_mode) && out.partial;
+    rill__device_constants before;
+    if (!device && is_file && keeps_others && find_device(path, &before)) device = &before;
+    if (device) rill__profile_write_device(&out, device);
     if (is_file && about.st_size > 0 && keeps_others) status = read_all(path, copy_others, &c);
     write_entry(&out, profile);
     error = rill__outfile_close(&out, status == RILL_OK);
@@ -327,13 +339,14 @@ static rill_status write_file(const char *path, const rill__profile *profile, bo
     return status;
 }
 
-rill_status rill__profile_write(const char *path, const rill__profile *profile) {
-    return write_file(path, profile, true);
+rill_status rill__profile_write(const char *path, const rill__profile *profile,
+                                const rill__device_constants *device) {
+    return write_file(path, profile, device, true);
 }
 
 rill_status rill__profile_replace(const char *path, const rill__profile *profile) {
-    if (write_file(path, profile, true) == RILL_OK) return RILL_OK;
-    return write_file(path, profile, false);
+    if (write_file(path, profile, NULL, true) == RILL_OK) return RILL_OK;
+    return write_file(path, profile, NULL, false);
 }
 
 void rill__profile_path(char *path, size_t size) {
@@ -344,10 +357,12 @@ void rill__profile_path(char *path, size_t size) {
 }
 
 rill_status rill__profile_find(const char *named, const rill__seating *seating,
-                               rill__profile *profile, bool *there) {
+                               rill__profile *profile, rill__device_constants *device,
+                               bool *there) {
     char user[1024];
     const char *path = named;
     *there = false;
+    rill__device_constants_default(device);
     if (!*named) {
         rill__profile_path(user, sizeof user);
         path = user;
@@ -356,5 +371,6 @@ rill_status rill__profile_find(const char *named, const rill__seating *seating,
     if (strcmp(path, "none") == 0) return RILL_OK;
     rill_status status = rill__profile_read(path, seating, profile);
     *there = status == RILL_OK;
-    return status == RILL_ERR_UNSUPPORTED ? RILL_OK : status;
+    if (status != RILL_OK && status != RILL_ERR_UNSUPPORTED) return status;
+    return rill__profile_device(path, device);
 }

@@ -4,6 +4,8 @@
  * A profile is a text file with an entry for each number of ranks and hosts that was tuned:
  *
  *     rill profile 1
+ *     #+ device_wait 1.5e-05               of a GPU, where one was measured (profile_device.c)
+ *     ...
  *     entry ranks 8 hosts 8 crowding 1
  *     learned                              where calls have shown it, and not rill tune
  *     latency 2.5e-05
@@ -17,6 +19,7 @@
 #define RILL_PLAN_PROFILE_H
 
 #include "coll/coll.h"
+#include "core/outfile.h"
 
 enum { RILL__POINTS = 256 };
 
@@ -46,6 +49,9 @@ typedef struct rill__constant {
 } rill__constant;
 extern const rill__constant rill__constant_table[];
 enum { RILL__CONSTANTS = 18 };
+/* The same of rill__device_constants. */
+extern const rill__constant rill__device_table[];
+enum { RILL__DEVICE_CONSTANTS = 7 };
 
 /* How ranks sit on hosts. */
 typedef struct rill__seating {
@@ -56,6 +62,7 @@ typedef struct rill__seating {
 
 /* crowding: ranks per processor of the fullest host, which has so many ranks together. */
 void rill__constants_default(rill__constants *, int hosts, int together, double crowding);
+void rill__device_constants_default(rill__device_constants *);
 /* Of as many ranks at once as are after, from those of as many as before: on one host alone. */
 void rill__constants_share(rill__constants *, int hosts, double before, double after);
 /* What is measured of a network: seconds to a neighbour, and bits of a rank in one; seconds of a
@@ -87,11 +94,18 @@ bool rill__points_near(const rill__point *, const rill__point *);
  * (ranks on one host say nothing of a network). Errors name file and line. */
 rill_status rill__profile_read(const char *path, const rill__seating *, rill__profile *);
 /* The same from the file of that name, or for an empty one from the user's. *there: it has an entry
- * of use; "none" has not. A file that is named must exist. */
+ * of use; "none" has not. A file that is named must exist. device: what it says of that, or the
+ * built-in constants. */
 rill_status rill__profile_find(const char *named, const rill__seating *, rill__profile *,
-                               bool *there);
-/* The file with this entry in it, in the place of one with as many ranks and hosts. */
-rill_status rill__profile_write(const char *path, const rill__profile *);
+                               rill__device_constants *device, bool *there);
+/* Not collective. What a file says of devices (profile_device.c); others stay as they are. */
+rill_status rill__profile_device(const char *path, rill__device_constants *);
+/* Those that are positive. */
+void rill__profile_write_device(rill__outfile *, const rill__device_constants *);
+/* The file with this entry in it, in the place of one with as many ranks and hosts. device: NULL:
+ * what is there stays. */
+rill_status rill__profile_write(const char *path, const rill__profile *,
+                                const rill__device_constants *device);
 /* The same, but a file that cannot be read is replaced as a whole. */
 rill_status rill__profile_replace(const char *path, const rill__profile *);
 /* The profile of this user, or an empty string where there is no home. */

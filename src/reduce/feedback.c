@@ -32,7 +32,9 @@ rill_status rill__reducer_take_back(rill_reducer *r) {
     if (r->choice == RILL__SEND_ALL) return RILL_OK;
     if (!rill__reducer_is_topk(r)) {
         forget_momentum(r, NULL);
-        return r->options.feedback ? add_returned(r, NULL, RILL__EVERYWHERE) : RILL_OK;
+        if (!r->options.feedback) return RILL_OK;
+        rill__reducer_add_lost(r);
+        return add_returned(r, NULL, RILL__EVERYWHERE);
     }
     /* The result has pairs: entries that are 0 count as not delivered. */
     rill__part mask = rill__stream_part(r->delivered), own = rill__stream_part(r->selected);

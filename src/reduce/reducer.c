@@ -22,6 +22,7 @@ static rill_status reserve_zeros(const rill__space *space, rill__buffer *buffer,
 static rill_status reserve(rill_reducer *r) {
     r->residual = r->momentum = r->pending = r->scaled = r->fused = rill__space_buffer(r->space);
     r->given_back = rill__piece_in(r->space);
+    rill__reducer_init_coder(r);
     RILL_TRY(reserve_zeros(r->space, &r->residual, r->dim, r->type));
     r->residual_is_zero = true;
     if (r->options.momentum != 0) RILL_TRY(reserve_zeros(r->space, &r->momentum, r->dim, r->type));
@@ -119,7 +120,8 @@ static rill_status create(rill_reducer *r, const rill_reducer_options *given, ui
 }
 
 static rill_status make(rill_comm *comm, const rill__space *space, rill_type type, uint64_t dim,
-                        const rill_reducer_options *options, uint64_t number, rill_reducer **out) {
+                        const rill_reducer_options *options, uint64_t number, bool on_devices,
+                        rill_reducer **out) {
     if (!rill__type_size(type))
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "unknown type %d", (int)type);
     static const rill_reducer_options defaults = RILL_REDUCER_OPTIONS_INIT;
@@ -135,7 +137,14 @@ static rill_status make(rill_comm *comm, const rill__space *space, rill_type typ
     r->type = type;
     r->dim = dim;
     r->stats = (rill_stats)RILL_STATS_INIT;
+    r->feedback.on_devices = on_devices && comm->engine.size > 1;
     return create(r, options, number);
+}
+
+/* Whether this rank could do errands, as far as its arguments tell. */
+static bool codes_on_device(const rill__space *space, const rill_reducer_options *o) {
+    if (space) return space->codes != NULL;
+    return o && o->size >= sizeof *o && o->memory == RILL_CUDA;
 }
 
 /* A rank that cannot make its own takes part in the agreement all the same. */
@@ -146,9 +155,10 @@ rill_status rill__reducer_create_in(rill_comm *comm, const rill__space *space, r
     if (!comm) return rill__fail(RILL_ERR_ARGUMENT, CREATE "comm is NULL");
     /* Reducers of one communicator have a number each, so that they round independently. It is the
      * same on all ranks, also after a reducer that could not be made. */
-    uint64_t number = comm->reducers++;
+    uint64_t number = comm->reducers++, elsewhere = !codes_on_device(space, options);
     rill_reducer *r = NULL;
-    rill_status status = out ? make(comm, space, type, dim, options, number, &r)
+    RILL_TRY(rill__agree_most(comm, "reducer_create", RILL_OK, &elsewhere));
+    rill_status status = out ? make(comm, space, type, dim, options, number, !elsewhere, &r)
                              : rill__fail(RILL_ERR_ARGUMENT, CREATE "out is NULL");
     status = rill__agree_all(comm, "reducer_create", status,
                              status == RILL_OK ? rill__reducer_options_word(r) : 0);
@@ -186,6 +196,7 @@ rill_status rill_reducer_free(rill_reducer **pointer) {
     rill_stream_free(&r->staged);
     rill_stream_free(&r->landed);
     rill__piece_free(&r->given_back);
+    rill__reducer_free_coder(r);
     rill__reducer_free_mail(r);
     rill__reducer_free_kept(r);
     rill__buffer *buffers[] = {&r->residual, &r->momentum,        &r->pending,      &r->scaled,

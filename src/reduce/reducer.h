@@ -5,6 +5,7 @@
 #define RILL_REDUCE_REDUCER_H
 
 #include "call/call.h"
+#include "coll/away.h"
 #include "coll/topk/topk.h"
 #include "select/selector_state.h"
 #include "stream/part_ops.h"
@@ -34,6 +35,19 @@ typedef struct rill__moving {
     bool has_last, last_void;        /* there is a result of the last complete step */
     double divisor;                  /* that it is still to be divided by */
 } rill__moving;
+
+/* What errands need (reducer_away.c). */
+typedef struct rill__coder {
+    rill__away away;
+    bool expects;         /* the last step was planned so */
+    bool loses;           /* this step's values lost something by coding: */
+    rill__buffer lost;    /* that, of each that was selected, in the space */
+    rill__buffer payload; /* page-locked */
+    rill__buffer chunks;
+    struct rill__coded_pairs *list; /* of messages, and the counts of their pairs */
+    rill__pairs *pairs;
+    int capacity;
+} rill__coder;
 
 struct rill_reducer {
     rill_comm *comm;
@@ -71,6 +85,7 @@ struct rill_reducer {
     rill_stream *delivered;        /* the result in the space; on the host, the request's output */
     rill_stream *landed;           /* that, where the user gave no stream */
     rill__piece given_back;        /* a returned part, in the space */
+    rill__coder coder;             /* where messages are coded and summed there */
     struct rill__mailing *mailing; /* steps that the device is given ahead; NULL: none yet */
     const rill_stream *entering;   /* what the call of the step under way takes as its input */
     rill_request *request;
@@ -178,6 +193,15 @@ rill_status rill__reducer_run_mailed(rill_reducer *, rill__on_step *, const atom
 rill_status rill__reducer_reserve_mailed(rill_reducer *); /* as rill__reducer_reserve */
 void rill__reducer_end_watch(rill_reducer *);             /* no step is under way */
 void rill__reducer_free_mail(rill_reducer *);
+
+/* ---- reducer_away.c: a device codes and sums ---- */
+/* Whether the selection need not be copied to the host for now. */
+bool rill__reducer_stays_away(rill_reducer *);
+void rill__reducer_offer_errands(rill_reducer *); /* before the call */
+void rill__reducer_add_lost(rill_reducer *);      /* after it: what coding took */
+void rill__reducer_forget_sum(rill_reducer *);    /* the call has failed after all */
+void rill__reducer_init_coder(rill_reducer *);
+void rill__reducer_free_coder(rill_reducer *);
 
 /* ---- reducer_line.c ---- */
 uint64_t rill__reducer_next_number(void); /* of a step, in this process */

@@ -5,7 +5,8 @@
  * when it is their turn, and look now and then, as they may be on other streams.
  *
  * Of those that exchange, one thread of a communicator moves all on, and spins: messages come in
- * parts that each want a look. The others sleep until their call has ended, or it is their turn. */
+ * parts that each want a look. The others sleep until their call has ended or wants something
+ * done, or it is their turn. */
 #include "reduce/reducer.h"
 
 #include <sched.h>
@@ -82,7 +83,7 @@ rill_status rill__reducer_await(const rill__space *space, rill__on_step *step) {
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t news; /* a call has ended, or nobody moves them on */
+    pthread_cond_t news; /* a call has ended or waits for its owner, or nobody moves them on */
 } exchange = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER};
 
 void rill__reducer_news(void *reducer) {
@@ -96,16 +97,22 @@ static bool has_ended(const rill_request *q) {
     return atomic_load_explicit(&q->ended, memory_order_acquire) != RILL__NOT_ENDED;
 }
 
+/* The call has ended, or wants something done (coll/away.h). */
+static bool has_news(const rill_request *q) {
+    const rill_reducer *r = q->sequel.whom;
+    return has_ended(q) || rill__away_waits(&r->coder.away);
+}
+
 static void await_news(const rill_request *q) {
     struct timespec until = now_and_then();
     pthread_mutex_lock(&exchange.lock);
-    if (!has_ended(q) && atomic_load(&q->comm->engine.stepping))
+    if (!has_news(q) && atomic_load(&q->comm->engine.stepping))
         pthread_cond_timedwait(&exchange.news, &exchange.lock, &until);
     pthread_mutex_unlock(&exchange.lock);
 }
 
 static void drive(const rill_request *q, rill__engine *engine) {
-    for (int spins = 0; !has_ended(q);) {
+    for (int spins = 0; !has_news(q);) {
         bool moved = false;
         if (!atomic_load_explicit(&engine->waiting, memory_order_relaxed) &&
             rill__trylock(engine)) {
@@ -120,7 +127,9 @@ static void drive(const rill_request *q, rill__engine *engine) {
 
 void rill__reducer_advance(rill_request *q) {
     rill__engine *engine = &q->comm->engine;
+    rill_reducer *r = q->sequel.whom;
     while (!has_ended(q)) {
+        if (rill__away_work(&r->coder.away)) continue;
         if (atomic_exchange(&engine->stepping, true)) {
             await_news(q);
             continue;

@@ -49,6 +49,10 @@ void rill__reducer_keep_last(rill_reducer *r) {
     m->last_void = r->stats.voided;
     m->has_last = true;
     m->divisor = r->options.average && (!host || whole) ? r->comm->engine.size : 1;
+    if (r->coder.away.summed && !m->last_void) { /* divided where it lies */
+        m->divisor = 1;
+        m->has_last = rill_stream_copy(r->result, r->delivered) == RILL_OK;
+    }
     if (host && r->target.stream && !m->last_void)
         m->has_last = rill_stream_copy(r->result, r->target.stream) == RILL_OK;
 }
@@ -91,6 +95,7 @@ typedef struct known {
     int leader;  /* the lowest rank that has their last result; -1: nobody */
     bool wanted; /* by somebody */
     bool last_void;
+    bool on_devices; /* all reducers, those of new ranks, too */
     double divisor;
 } known;
 
@@ -119,6 +124,8 @@ static rill_status find_out(const rill_reducer *r, rill_comm *comm, known *k) {
     k->last_void = word != 0;
     RILL_TRY(most(comm, leads ? (uint64_t)r->moving.divisor : 0, &word));
     k->divisor = (double)word;
+    RILL_TRY(most(comm, !r->space->codes, &word));
+    k->on_devices = !word && size > 1;
     return RILL_OK;
 }
 
@@ -159,6 +166,7 @@ static rill_status make_anew(rill_reducer *r, rill_comm *comm, const known *k) {
     r->comm = comm;
     r->steps = k->steps;
     r->feedback.seed = k->seed;
+    r->feedback.on_devices = k->on_devices;
     r->voided_total = k->voided;
     r->options.value_bits = r->asked_bits;
     RILL_TRY(rill__reducer_resolve(r));

@@ -45,6 +45,11 @@ static void stage(rill_reducer *r) {
     }
     if (r->space->is_host) return;
     bool all = r->choice == RILL__SEND_ALL;
+    if (rill__reducer_stays_away(r)) {
+        rill_stream_clear(r->staged);
+        r->staged->nnz = r->selected->nnz;
+        return;
+    }
     rill_status status = rill_stream_copy(r->staged, all ? &r->borrowed : r->selected);
     if (status == RILL_OK) return;
     fail_here(r, status);
@@ -58,6 +63,7 @@ static void tell_call(rill_reducer *r) {
     r->feedback.k = r->choice == RILL__SEND_SELECTED ? rill__reducer_stage_k(r) : r->k;
     r->feedback.step = r->steps;
     r->now->out = r->target.stream && r->space->is_host ? r->target.stream : r->result;
+    rill__reducer_offer_errands(r);
 }
 
 static void start_call(rill_reducer *r) {
@@ -178,25 +184,28 @@ static void collect_stats(rill_reducer *r, uint64_t k) {
     r->stats.update_s = rill__clock_seconds(clock, r->ticks[3] - r->ticks[2]);
     r->stats.elapsed_s = rill__clock_seconds(clock, r->ticks[3] - r->ticks[0]);
     r->stats.collision_error = r->feedback.collision_error;
+    r->stats.summed_in = r->coder.away.summed ? r->space->name : "host";
 }
 
 /* A value that was not finite on one rank, or a sum that is not: all ranks have the same result,
  * and see it alike. What is sent whole need not be undone, and is looked at while the update is
  * written. The result is looked at where the call has left it: a device would have to be waited
- * for. */
+ * for; one that was made there, behind what made it. */
 static bool is_void(rill_reducer *r) {
-    const rill_stream *result = r->now->out;
+    bool away = r->coder.away.summed;
+    const rill_stream *result = away ? r->delivered : r->now->out;
     r->checks = false;
     if (!r->voids) return false;
     if (r->now->task.flags & RILL__FLAG_VOID) return true;
     r->checks = r->choice == RILL__SEND_ALL && !r->fed && !r->taken;
-    return !r->checks && !rill__dense_is_finite(rill__stream_space(result), r->type,
-                                                result->val.data, result->nnz);
+    return !r->checks && !rill__dense_is_finite(away ? r->space : rill__stream_space(result),
+                                                r->type, result->val.data, result->nnz);
 }
 
 rill_status rill__reducer_reserve(void *reducer) {
     rill_reducer *r = reducer;
     if (r->entering != r->staged) return rill__reducer_reserve_mailed(r);
+    if (r->coder.away.summed) return RILL_OK;
     rill_stream *to = r->target.stream ? r->target.stream : r->landed, *from = r->now->out;
     rill__shape shape = rill__stream_shape(r->selected);
     if (from->form == RILL__DENSE) RILL_TRY(rill__stream_reserve_dense(to));
@@ -211,6 +220,7 @@ static rill_status land(rill_reducer *r) {
     r->delivered = r->now->out;
     if (r->space->is_host) return RILL_OK;
     r->delivered = r->target.stream ? r->target.stream : r->landed;
+    if (r->coder.away.summed) return RILL_OK; /* it is there */
     return rill_stream_copy(r->delivered, r->now->out);
 }
 
@@ -253,6 +263,8 @@ static rill_status settle(const rill_reducer *r, rill_status status) {
 rill_status rill__reducer_complete(void *reducer, rill_status status) {
     rill_reducer *r = reducer;
     r->ticks[2] = rill__ticks(r->comm->engine.link);
+    r->coder.expects = r->now->plan.problem.away;
+    if (status != RILL_OK) rill__reducer_forget_sum(r);
     if (status == RILL_OK) status = deliver(r);
     else if (r->comm->engine.peers.revoked) rill__reducer_interrupt(r);
     else rill__reducer_undo_failed(r);

@@ -235,6 +235,42 @@ rill_status rill__encode(rill__task *task, const rill__coding *coding, const ril
     return encode_failure(task, out);
 }
 
+/* Of a part of pairs that goes as pairs. */
+static void pairs_header_at(const rill__task *task, const rill__coding *given,
+                            const rill__coding *coding, const rill__part *part, rill__header *h) {
+    header_at(task, given, h);
+    h->form = RILL__M_SPARSE;
+    h->index_codec = coding->index->id;
+    h->value_codec = coding->value->id;
+    h->first = part->first;
+    h->range = part->range;
+    h->count = part->n;
+    h->layout = (uint8_t)rill__layout_for(h, part->n);
+}
+
+rill_status rill__encode_begin(rill__task *task, const rill__coding *given, const rill__part *part,
+                               rill__coding *coding, rill__parcel **out, char **payload) {
+    rill__header h;
+    *coding = *given;
+    settle_coding(task, given, part, coding);
+    *out = rill__parcel_take(task, rill__message_bound(task->shape, coding, part));
+    if (!*out) return RILL_ERR_MEMORY;
+    pairs_header_at(task, given, coding, part, &h);
+    *payload = (char *)(*out)->buffer.data + rill__header_bytes(&h);
+    return RILL_OK;
+}
+
+void rill__encode_end(rill__task *task, const rill__coding *given, const rill__coding *coding,
+                      const rill__part *part, uint64_t index_size, uint64_t value_size,
+                      rill__parcel *parcel) {
+    rill__header h;
+    pairs_header_at(task, given, coding, part, &h);
+    h.index_size = index_size;
+    h.value_size = value_size;
+    rill__header_write(&h, parcel->buffer.data);
+    parcel->bytes = rill__message_size(&h);
+}
+
 /* Of a message that was encoded or checked here: all of the header is there. */
 static rill__header read_header(const void *start) {
     rill__header h;

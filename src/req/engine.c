@@ -80,7 +80,7 @@ void rill__task_start(rill__task *task) {
     task->status = RILL_OK;
     task->origin = engine->rank;
     task->error[0] = '\0';
-    task->inquired = false;
+    task->inquired = task->lent = false;
     task->hops = 0;
     task->lost = NULL;
     task->adds_bits = false;
@@ -130,11 +130,11 @@ static void advance(rill__engine *engine, rill__task *task) {
         if (task->ending(task) != RILL_IN_PROGRESS) task->life = RILL__COMPLETE;
         return;
     }
-    if (engine->notes && rill__apply_notes(engine, task)) {
+    if (!task->lent && engine->notes && rill__apply_notes(engine, task)) {
         complete(engine, task);
         return;
     }
-    if (task->seq >= engine->left_from) {
+    if (!task->lent && task->seq >= engine->left_from) {
         rill__left_alone(engine, task);
         complete(engine, task);
         return;

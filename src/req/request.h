@@ -175,6 +175,7 @@ struct rill__task {
     _Atomic(rill__life) shown;
     bool waited_for; /* it may block in MPI: only the caller who waits for it may advance it */
     bool inquired;   /* it has asked the others what they are in */
+    bool lent;       /* the call's owner reads and writes its messages, without the lock */
     bool moved;      /* a message moved in this step: the engine is not idle */
     uint64_t seq;
     int tag;
@@ -356,6 +357,13 @@ static inline rill__header rill__call_header(const rill__task *task) {
  * rill__send_parcel, perhaps to several. */
 rill_status rill__encode(rill__task *, const rill__coding *, const rill__part *,
                          rill__parcel **out);
+/* The same in two halves, for a caller that writes the payload itself: a sparse part's indices, and
+ * its values behind them. begin settles the coding; payload has room for all that it may take. Both
+ * fail only for want of memory. index_size is a multiple of 8. */
+rill_status rill__encode_begin(rill__task *, const rill__coding *given, const rill__part *,
+                               rill__coding *, rill__parcel **, char **payload);
+void rill__encode_end(rill__task *, const rill__coding *given, const rill__coding *,
+                      const rill__part *, uint64_t index_size, uint64_t value_size, rill__parcel *);
 /* n encoded messages, which start at those bytes, in one; or the failure. */
 rill_status rill__encode_bundle(rill__task *, int n, const void *const *start, rill__parcel **out);
 /* Bytes as a message of words (RILL__M_AGREE), the last filled up with zeros; or the failure. */

@@ -66,10 +66,11 @@ rill_status rill__cuda_pick(const rill__space *, const rill__pick *, rill__picke
 rill_status rill__cuda_pick_room(rill__cuda *, const rill__pick *);
 void rill__cuda_pick_ahead(rill__cuda *, const rill__pick *, rill__cuda_found *found);
 
-/* ---- space_cuda_order.c, space_cuda_mail.c, space_cuda_tensors.c ---- */
+/* ---- space_cuda_order.c, space_cuda_mail.c, space_cuda_tensors.c, space_cuda_codes.c ---- */
 extern const rill__space_order rill__cuda_order;
 extern const rill__space_mail rill__cuda_mail_ops;
 extern const rill__space_tensors rill__cuda_tensors_ops;
+extern const rill__space_codes rill__cuda_codes_ops;
 
 /* Queues the tensors' part of an operation. count, in device memory: sums that are not finite are
  * added to it. reply: only where that says so. */

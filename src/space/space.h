@@ -12,6 +12,7 @@
 #define RILL_SPACE_SPACE_H
 
 #include "space/codec_kernels.h"
+#include "space/codes.h"
 #include "space/mail.h"
 #include "space/operations.h"
 #include "space/pick.h"
@@ -68,6 +69,7 @@ struct rill__space {
     const rill__space_order *order;     /* NULL: everything is in the order of the program */
     const rill__space_mail *mail;       /* NULL: none */
     const rill__space_tensors *tensors; /* NULL: host code does it */
+    const rill__space_codes *codes;     /* the same */
     const rill__memory *page_locked;    /* for buffers of the host that are copied from and to here;
                                         NULL: any will do */
     void *state;                        /* of the space's own */

@@ -381,6 +381,7 @@ static rill_status make(const char *call, int device, bool for_all, rill__cuda *
                              .order = for_all ? NULL : &rill__cuda_order,
                              .mail = for_all ? NULL : &rill__cuda_mail_ops,
                              .tensors = for_all ? NULL : &rill__cuda_tensors_ops,
+                             .codes = for_all ? NULL : &rill__cuda_codes_ops,
                              .page_locked = for_all ? NULL : &c->page_locked,
                              .state = c};
     int before = rill__cuda_enter(c), error = 0;

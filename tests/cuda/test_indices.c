@@ -1,4 +1,5 @@
-/* Bit-packed and Elias-Fano indices against the library's codecs, with messages that are wrong. */
+/* Bit-packed, Elias-Fano and Rice indices against the library's codecs, with messages that are
+ * wrong. */
 #include "test_cuda.h"
 
 #include "codec/codec.h"
@@ -30,6 +31,37 @@ static int bitpack_encode(const uint32_t *idx, uint64_t count, uint64_t first, u
 static size_t bitpack_workspace(uint64_t count, uint64_t range) {
     (void)range;
     return cuda->bitpack_workspace(count);
+}
+
+static size_t rice_workspace(uint64_t count, uint64_t range) {
+    (void)range;
+    return cuda->rice_workspace(count);
+}
+static int rice_encode(const uint32_t *idx, uint64_t count, uint64_t first, uint64_t range,
+                       void *out, uint64_t *bytes, void *work, void *stream) {
+    (void)range;
+    return cuda->rice(idx, count, first, out, bytes, work, stream);
+}
+/* The host finds the chunks, and may find that there are none. */
+static int rice_decode(const void *in, size_t bytes, uint64_t count, uint64_t first, uint64_t range,
+                       uint32_t *idx, uint32_t *wrong, void *work, void *stream) {
+    const size_t chunks = (size_t)(count / rill__codec_rice.chunk + 2) * sizeof(uint64_t);
+    uint8_t *code = calloc(1, bytes + RILL__SLACK);
+    uint64_t *chunk = calloc(1, chunks);
+    int error;
+    cuda_download(code, in, bytes);
+    if (rill__codec_rice.find_chunks(code, bytes, count, range, chunk) == RILL_OK) {
+        uint64_t *d_chunk = cuda_upload(chunk, chunks);
+        error = cuda->rice_decode(in, bytes, d_chunk, count, first, range, idx, wrong, work,
+                                  stream);
+        CUDA(cuda->stream_wait(stream));
+        cuda_free(d_chunk);
+    } else {
+        error = cuda->fill(wrong, 1, sizeof *wrong, stream);
+    }
+    free(code);
+    free(chunk);
+    return error;
 }
 
 /* What the device says about a message that may be wrong; the host's word counts. */
@@ -106,11 +138,13 @@ void test_indices(void) {
     const codec_under_test codecs[] = {{&rill__codec_bitpack, bitpack_encode, cuda->bitunpack,
                                         bitpack_workspace},
                                        {&rill__codec_elias_fano, cuda->elias_fano,
-                                        cuda->elias_fano_decode, cuda->elias_fano_workspace}};
+                                        cuda->elias_fano_decode, cuda->elias_fano_workspace},
+                                       {&rill__codec_rice, rice_encode, rice_decode,
+                                        rice_workspace}};
     static const uint64_t ranges[] = {1,   2,    127,  128,  129,   255,
                                       257, 1000, 1024, 4000, 20000, 100003};
     static const double densities[] = {1, 0.5, 0.1, 0.01, 0.0005};
-    for (size_t c = 0; c < 2; c++)
+    for (size_t c = 0; c < 3; c++)
         for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
             for (size_t d = 0; d < sizeof densities / sizeof *densities; d++) {
                 codec_case(&codecs[c], 0, ranges[i], densities[d], false);

@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check_profile(&got);
         got.ranks = seating.ranks; /* as who writes has it */
         got.hosts = seating.hosts;
-        MUST(rill__profile_write(path, &got) == RILL_OK);
+        MUST(rill__profile_write(path, &got, NULL) == RILL_OK);
         MUST(rill__profile_read(path, &seating, &again) == RILL_OK);
         check_profile(&again);
         for (int i = 0; i < RILL__CONSTANTS && again.ranks == got.ranks; i++)

@@ -169,7 +169,7 @@ static void is_kept(int calls) {
     double before = predicted_at_first("off");
     check_case("it is kept");
     rill_comm *comm = create("", "auto");
-    mix(comm, calls);
+    mix(comm, 2 * calls);
     CHECK_OK(rill_comm_free(&comm));
     if (check.rank == 0 && check.size > 1) CHECK_INT(list("kept", file, sizeof file), ==, 1);
     double after = predicted_at_first("frozen");
@@ -185,7 +185,7 @@ static void is_kept(int calls) {
     }
     CHECK_NUMBER(predicted_at_first("frozen"), before);
     comm = create("", "on");
-    mix(comm, calls);
+    mix(comm, 2 * calls);
     CHECK_OK(rill_comm_free(&comm));
     if (check.size > 1) CHECK(predicted_at_first("frozen") != before);
 }

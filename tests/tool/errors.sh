@@ -73,6 +73,7 @@ done
 wrong "--allow-bits: '5' is not one of" plan --allow-bits 5
 wrong "--partition: 'even' is not auto" plan --partition even
 wrong "--link: 'smoke' is not mpi, ucx or local" plan --link smoke
+wrong "--memory: 'disk' is not host or cuda" plan --memory disk
 wrong "--hosts: 9 are more than the 8 ranks" plan --hosts 9
 wrong "--nnz: 9 is more than the dimension 8" plan --dim 8 --nnz 9
 wrong "--result: 9 is more than the dimension 8" plan --dim 8 --nnz 2 --result 9

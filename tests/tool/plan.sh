@@ -87,3 +87,9 @@ run 0 "$RILL" bench "${some[@]}" --dim 2^12 --algorithm auto --reps 5
 run 0 env RILL_LEARN=off "$RILL" bench "${some[@]}" --dim 2^12 --algorithm auto --reps 3
 run 1 env RILL_LEARN=maybe "$RILL" bench "${some[@]}" --dim 2^12 --algorithm auto --reps 3
 has "$tmp/err" "maybe"
+
+# Of a reducer on GPUs: where messages are summed.
+run 0 "$RILL" plan --ranks 2 --hosts 1 --dim 44e6 --profile none --memory cuda
+has "$tmp/out" "sums in"
+run 0 "$RILL" plan --ranks 2 --hosts 1 --dim 44e6 --profile none --memory cuda --json
+has "$tmp/out" '"summed_in": "cuda"'

@@ -1,9 +1,7 @@
 /* What the built-in constants say of the sums and collectives that were measured on a full host of
  * 16 cores: bench/results/full_host.jsonl, which bench/full_host takes. With RILL_TABLE=1 it prints
  * every record beside its prediction, as docs/results/planner.md has them. */
-#include "../support/unit.h"
-
-#include "plan/fit.h"
+#include "records.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +9,7 @@
 #include <string.h>
 
 #define RECORDS "bench/results/full_host.jsonl" /* from the root, where scripts/test runs */
-enum { MOST = 200, WIDTH = 4096 };
+enum { MOST = 200 };
 
 typedef struct record {
     char part[32], collective[32], algorithm[32], codec[32], requested[32];
@@ -23,26 +21,6 @@ typedef struct record {
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-static const char *value_of(const char *line, const char *name) {
-    char key[64];
-    snprintf(key, sizeof key, "\"%s\":", name);
-    const char *at = strstr(line, key);
-    return at ? at + strlen(key) : NULL;
-}
-
-static double number(const char *line, const char *name) {
-    const char *at = value_of(line, name);
-    return at ? strtod(at, NULL) : 0;
-}
-
-static void text(const char *line, const char *name, char to[32]) {
-    const char *at = value_of(line, name);
-    size_t n = at && *at == '"' ? strcspn(at + 1, "\"") : 0;
-    if (n > 31) n = 31;
-    if (n) memcpy(to, at + 1, n);
-    to[n] = '\0';
-}
-
 /* Those of calls: not of memory, and not of MPI's own sum, which nobody predicts. */
 static int read_records(record *records) {
     FILE *file = fopen(RECORDS, "r");
@@ -50,7 +28,7 @@ static int read_records(record *records) {
         print_message("skipped: %s is not here\n", RECORDS);
         skip();
     }
-    static char line[WIDTH];
+    static char line[RECORD_WIDTH];
     int n = 0;
     while (fgets(line, sizeof line, file)) {
         record r = {.ranks = (int)number(line, "ranks"),
@@ -88,26 +66,6 @@ static rill_collective collective_named(const char *name) {
     return RILL_ALLREDUCE;
 }
 
-static const rill__algorithm *algorithm_named(rill_collective collective, const char *name) {
-    const rill__algorithm *a;
-    for (int i = 0; (a = rill__algorithm_at(collective, i)); i++)
-        if (strcmp(a->name, name) == 0) return a;
-    fail_msg("algorithm %s", name);
-    return NULL;
-}
-
-static rill__planner planner_for(const record *r) {
-    rill__planner planner = {.hosts = 1,
-                             .most_per_host = r->ranks,
-                             .shares = true,
-                             .sums_bits = true,
-                             .mpi_sums = true,
-                             .read_bytes = (UINT64_C(4) << 20) * (r->ranks == 2 ? 2 : 1)};
-    rill__constants_default(&planner.profile.constants, 1, r->ranks, 1);
-    planner.profile.crowding = 1;
-    return planner;
-}
-
 /* What the planner knows after calls like it. */
 static rill__problem problem_for(const rill__planner *planner, const rill__settings *settings,
                                  const record *r) {
@@ -131,7 +89,7 @@ static const rill__algorithm *chosen_for(const rill__planner *planner, const rec
     rill__settings settings = {.partition = RILL__UNIFORM};
     rill__problem p = problem_for(planner, &settings, r);
     rill__candidate best;
-    rill__plan_best(planner, &settings, NULL, &p, &best);
+    rill__plan_best(planner, &settings, &p, &best);
     assert_non_null(best.algorithm);
     return best.algorithm;
 }
@@ -167,7 +125,7 @@ static void predictions_are_near(void **state) {
     int n = read_records(records);
     assert_true(n > 50);
     for (int i = 0; i < n; i++) {
-        rill__planner planner = planner_for(&records[i]);
+        rill__planner planner = planner_for(records[i].ranks);
         records[i].predicted = predict(&planner, &records[i]);
     }
     print_table(records, n);
@@ -193,7 +151,7 @@ static void choices_are_the_fastest(void **state) {
         for (int j = 0; j < n; j++)
             if (same_call(best, &records[j]) && records[j].seconds < best->seconds)
                 best = &records[j];
-        rill__planner planner = planner_for(best);
+        rill__planner planner = planner_for(best->ranks);
         assert_string_equal(chosen_for(&planner, best)->name, best->algorithm);
     }
 }
@@ -208,7 +166,7 @@ static void entries_go_raw(void **state) {
         rill_collective collective = collective_named(records[i].collective);
         if (records[i].ranks < 8 || collective == RILL_BCAST || collective == RILL_ALLGATHER)
             continue;
-        rill__planner planner = planner_for(&records[i]);
+        rill__planner planner = planner_for(records[i].ranks);
         rill__settings settings = {.partition = RILL__UNIFORM, .allow_bits = 8};
         rill__problem p = problem_for(&planner, &settings, &records[i]);
         rill__plan_way(&planner, &settings, algorithm_named(p.collective, records[i].algorithm),

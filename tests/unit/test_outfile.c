@@ -241,7 +241,7 @@ static rill_status write_profile(const char *to) {
     rill__constants_default(&p.constants, 1, 1, 1);
     for (int i = 0; i < p.points; i++)
         p.point[i] = (rill__point){rill__name_hash("ring"), 20, -7, 0.5f};
-    return rill__profile_write(to, &p);
+    return rill__profile_write(to, &p, NULL);
 }
 
 static void a_failure_leaves_the_old(void **state) {

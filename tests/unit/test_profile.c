@@ -55,11 +55,11 @@ static void what_is_written_is_read(void **state) {
     remove(path);
     rill__profile eight = sample(8, 8, 3e-5), two = sample(2, 2, 4e-5), one = sample(4, 1, 1e-6),
                   got;
-    assert_ok(rill__profile_write(path, &eight));
-    assert_ok(rill__profile_write(path, &two));
-    assert_ok(rill__profile_write(path, &one));
+    assert_ok(rill__profile_write(path, &eight, NULL));
+    assert_ok(rill__profile_write(path, &two, NULL));
+    assert_ok(rill__profile_write(path, &one, NULL));
     eight.constants.latency = 5e-5; /* in the place of the first */
-    assert_ok(rill__profile_write(path, &eight));
+    assert_ok(rill__profile_write(path, &eight, NULL));
     assert_ok(rill__profile_read(path, SEATING(8, 8, 1, 1), &got));
     for (int i = 0; i < RILL__CONSTANTS; i++) {
         size_t at = rill__constant_table[i].offset;
@@ -79,11 +79,75 @@ static void what_is_written_is_read(void **state) {
     assert_true(fabs(got.constants.merge / merge - 3) < 1e-6);
 }
 
+static rill__device_constants found_device(void) {
+    rill__profile got;
+    rill__device_constants d;
+    bool there;
+    assert_ok(rill__profile_find(path, SEATING(2, 1, 2, 1), &got, &d, &there));
+    assert_true(there);
+    return d;
+}
+
+/* A file that somebody has written, or another version, may have some of them: the others are not
+ * written as zeros, which nobody could read. */
+static void some_constants_of_devices_stay(void **state) {
+    (void)state;
+    rill__profile two = sample(2, 1, 4e-5), four = sample(4, 1, 4e-5);
+    rill__device_constants built_in, d;
+    rill__device_constants_default(&built_in);
+    for (int i = 0; i < RILL__DEVICE_CONSTANTS; i++) {
+        size_t offset = rill__device_table[i].offset;
+        remove(path);
+        assert_ok(rill__profile_write(path, &two, NULL));
+        FILE *f = fopen(path, "a");
+        assert_non_null(f);
+        fprintf(f, "#+ %s 0.125\n", rill__device_table[i].name);
+        fclose(f);
+        assert_ok(rill__profile_write(path, &four, NULL));
+        d = found_device();
+        assert_true(fabs(*(double *)((char *)&d + offset) - 0.125) <= 0);
+        *(double *)((char *)&d + offset) = *(double *)((char *)&built_in + offset);
+        assert_memory_equal(&d, &built_in, sizeof d);
+    }
+}
+
+/* Lines that other versions take for comments: they stay where nothing is measured. */
+static void devices_have_lines_of_their_own(void **state) {
+    (void)state;
+    rill__profile two = sample(2, 1, 4e-5), four = sample(4, 1, 4e-5);
+    rill__device_constants built_in, d;
+    rill__device_constants_default(&built_in);
+    remove(path);
+    assert_ok(rill__profile_write(path, &two, NULL));
+    assert_true(fabs(found_device().errand - built_in.errand) <= 0);
+    d = built_in;
+    d.errand = 0.25;
+    d.in = 3e-11;
+    assert_ok(rill__profile_write(path, &two, &d));
+    assert_ok(rill__profile_write(path, &four, NULL));
+    d = found_device();
+    assert_true(fabs(d.errand - 0.25) <= 0);
+    assert_true(fabs(d.in - 3e-11) <= 0);
+    assert_true(fabs(d.sum - built_in.sum) <= 1e-16);
+    FILE *f = fopen(path, "a");
+    assert_non_null(f);
+    fputs("#+ device_of_another_version 7\n#+ device_sum  2e-10 \n# device_code x\n", f);
+    fclose(f);
+    assert_true(fabs(found_device().sum - 2e-10) <= 0);
+    f = fopen(path, "a");
+    assert_non_null(f);
+    fputs("#+ device_wait soon\n", f);
+    fclose(f);
+    bool there;
+    assert_fails(rill__profile_find(path, SEATING(2, 1, 2, 1), &two, &d, &there), RILL_ERR_IO,
+                 "a device's constant");
+}
+
 static void one_host_says_nothing_of_a_network(void **state) {
     (void)state;
     remove(path);
     rill__profile one = sample(4, 1, 1e-6), got;
-    assert_ok(rill__profile_write(path, &one));
+    assert_ok(rill__profile_write(path, &one, NULL));
     assert_fails(rill__profile_read(path, SEATING(4, 4, 1, 1), &got), RILL_ERR_UNSUPPORTED,
                  "several hosts");
 }
@@ -122,7 +186,7 @@ static void broken_files_are_refused(void **state) {
                  "/nowhere/profile");
     write_text("hello\n"); /* what is not ours stays as it is */
     rill__profile p = sample(2, 1, 1e-6);
-    assert_fails(rill__profile_write(path, &p), RILL_ERR_IO, "not a profile");
+    assert_fails(rill__profile_write(path, &p, NULL), RILL_ERR_IO, "not a profile");
     FILE *f = fopen(path, "r");
     char text[16];
     assert_string_equal(fgets(text, sizeof text, f), "hello\n");
@@ -216,13 +280,13 @@ static void profiles_share_memory(void **state) {
     rill__constants all;
     rill__constants_default(&two.constants, 1, 2, 1);
     rill__constants_default(&all, 1, 16, 1);
-    assert_ok(rill__profile_write(path, &two));
+    assert_ok(rill__profile_write(path, &two, NULL));
     assert_ok(rill__profile_read(path, SEATING(16, 1, 16, 1), &got));
     for (int i = 0; i < RILL__CONSTANTS; i++)
         assert_true(fabs(ratio_of(&got, &all, i) - 1) < 1e-3);
     remove(path);
     got.ranks = 16; /* and back, from what was learned there */
-    assert_ok(rill__profile_write(path, &got));
+    assert_ok(rill__profile_write(path, &got, NULL));
     assert_ok(rill__profile_read(path, SEATING(16, 1, 16, 1), &got));
     for (int i = 0; i < RILL__CONSTANTS; i++)
         assert_true(fabs(ratio_of(&got, &all, i) - 1) < 1e-3);
@@ -268,6 +332,8 @@ static void networks_fall_into_classes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(devices_have_lines_of_their_own),
+        cmocka_unit_test(some_constants_of_devices_stay),
         cmocka_unit_test(one_host_says_nothing_of_a_network),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(points_correct_what_is_near),

@@ -5,13 +5,15 @@
  * Restriction. None. Memory and time grow with P.
  * Memory. All P contributions.
  * Cost.  gather of k pairs (see patterns/gather.h) + P k sum + P k pair copy
- *      + K scatter + N size dense_add                        where the sum turns dense */
+ *      + K scatter + N size dense_add                        where the sum turns dense
+ * Away: the same gather, and, with b bytes of a message,
+ *        2 errands + b (out + copy + P in) + k code + P (k (sum + finding fano) + list) */
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
 #include "coll/patterns/gather.h"
 
 typedef struct state {
-    bool started;
+    bool started, gathered;
     rill__gather gather;
 } state;
 
@@ -26,31 +28,47 @@ static double own_bytes(const rill__problem *p) {
 
 static double estimate(const rill__problem *p) {
     double bytes = own_bytes(p);
-    double sum = p->ranks == 2 ? p->c->merge : p->c->sum;
     return p->c->overhead + rill__prepare_estimate(p) +
            rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           p->ranks * (p->nnz * sum + bytes * p->transcode / 2) + bytes * p->transcode / 2 +
-           rill__turn_estimate(p);
+           rill__sum_estimate(p, p->ranks, p->ranks * p->nnz, (double)p->dim) +
+           (p->ranks + 1) * bytes * p->transcode / 2 + rill__turn_estimate(p);
+}
+
+static double estimate_away(const rill__problem *p) {
+    const rill__device_constants *d = p->device;
+    double bytes = own_bytes(p);
+    return p->c->overhead + rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
+           2 * d->errand + bytes * (d->out + p->c->copy + p->ranks * d->in) + p->nnz * d->code +
+           p->ranks * (p->nnz * (d->sum + p->codec->finding * p->c->fano) + d->list);
 }
 
 static rill_status step(rill__run *run) {
     state *s = run->state;
     int size = run->size;
+    rill_status status;
     if (!s->started) {
         rill__parcel *mine;
-        RILL_TRY(rill__run_encode(run, &run->coding, run->input, &mine));
+        status = rill__run_encode_input(run, &mine);
+        if (status != RILL_OK) return status;
         RILL_TRY(rill__gather_start(run, &s->gather,
                                     rill__gather_choose(run->problem, own_bytes(run->problem)),
                                     mine));
         s->started = true;
     }
-    rill_status status = rill__gather_step(run, &s->gather);
+    if (!s->gathered) {
+        status = rill__gather_step(run, &s->gather);
+        if (status != RILL_OK) return status;
+        s->gathered = true;
+    }
+    bool done;
+    status = rill__run_sum_away(run, size, s->gather.messages, &done);
     if (status != RILL_OK) return status;
+    for (int i = 0; i < size; i++)
+        if (i != run->rank) rill__run_count(run, &s->gather.messages[i].header);
+    if (done) return RILL_OK;
     rill__part *parts = rill__run_alloc(run, (size_t)size, sizeof *parts);
     if (!parts) return RILL_ERR_MEMORY;
     rill__gather_parts(run, &s->gather, parts);
-    for (int i = 0; i < size; i++)
-        if (i != run->rank) rill__run_count(run, &s->gather.messages[i].header);
     rill__run_sum(run, 0, run->dim, size, parts, false, &run->piece[0]);
     return rill__finish_piece(run, &run->piece[0]);
 }
@@ -60,6 +78,7 @@ const rill__algorithm rill__allreduce_allgather = {
     .description = "every rank gathers all contributions and sums them (TopkA, PyTorch, Horovod)",
     .supports = supports,
     .estimate = estimate,
+    .estimate_away = estimate_away,
     .state_size = sizeof(state),
     .step = step,
 };

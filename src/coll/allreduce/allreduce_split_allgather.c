@@ -21,10 +21,10 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double estimate(const rill__problem *p) {
-    double sum = p->ranks == 2 ? p->c->merge : p->c->sum;
+    double share = rill__owner_share(p), range = (double)p->dim / p->ranks;
     return p->c->overhead + rill__prepare_estimate(p) + rill__split_estimate(p) +
-           p->nnz * rill__owner_share(p) * sum + rill__owners_gather_estimate(p, false) +
-           rill__turn_estimate(p) / p->ranks;
+           rill__sum_estimate(p, p->ranks, p->nnz * share, range) +
+           rill__owners_gather_estimate(p, false) + rill__turn_estimate(p) / p->ranks;
 }
 
 static rill_status step(rill__run *run) {

@@ -17,8 +17,13 @@ int rill__host_ranges_of(uint64_t dim, int most) {
 /* ---- costs ---------------------------------------------------------------------------------- */
 
 /* All ranks of a host tell all others at once: each such note takes the time of so many messages
- * that come one by one (8 and 16 ranks on 16 cores, docs/results/planner.md). */
+ * that come one by one (8 and 16 ranks on 16 cores: tests/unit/test_learn_records.c; 4 ranks of two
+ * cores). */
 #define NOTES 3
+/* Contributions are in the caches of other processors, which shows where a sum is little work: of
+ * two, and of dense ones. Without it two ranks would take `hier` for calls of full_host.jsonl where
+ * `recursive_double` is faster (tests/unit/test_full_host.c). */
+#define ELSEWHERE 1.25
 
 rill__host_way rill__host_way_of(const rill__problem *p, rill__circle circle) {
     const rill__constants *c = p->c;
@@ -32,15 +37,36 @@ double rill__host_bytes(const rill__problem *p, double pairs) {
     return fmin(pairs * (p->index_bytes + value), (double)p->dim * value);
 }
 
+/* Inputs above the switch to dense are read as they lie, as pairs. That was fast where there are
+ * more than two, the caches hold the vector, and as pairs they take no more than dense: half of
+ * 393,216 entries on 8 and 16 ranks (bench/results/learn.jsonl), half of 2^16 to 393,216 on 4.
+ * Elsewhere `hier` took 1.1 to 1.6 times as long as `dense` (docs/results/planner.md). */
+static bool is_heavy(const rill__problem *p) {
+    double value = (double)rill__type_size(p->type), dense = (double)p->dim * value;
+    return p->nnz_max > (double)rill__dense_switch(p->type, p->dim) &&
+           (p->ranks == 2 || dense >= RILL__HUGE || p->nnz_max * (p->index_bytes + value) > dense);
+}
+
+static double sum_estimate(const rill__problem *p, int ranges) {
+    double range = (double)p->dim / ranges, entries = p->ranks * p->nnz / ranges;
+    if (is_heavy(p)) return rill__prepare_estimate(p) + entries * p->c->sum;
+    if (p->ranks == 2) return ELSEWHERE * entries * p->c->merge;
+    double sum = rill__sum_estimate(p, p->ranks, entries, range);
+    double limit = (double)rill__dense_switch(p->type, p->dim) / ranges;
+    if (rill__expected_union(p, p->ranks) / ranges <= limit) return sum;
+    double dense = entries * p->c->scatter + range * p->value_cost * p->c->dense_add;
+    return ELSEWHERE * fmin(sum, dense);
+}
+
 double rill__host_ranges_estimate(const rill__problem *p, int ranges, int reader) {
     const rill__constants *c = p->c;
     int ranks = p->ranks;
     rill__host_way w = rill__host_way_of(p, RILL__ALL_RANKS);
     double own = rill__host_bytes(p, p->nnz_max), all = rill__host_bytes(p, p->result);
     double others = fmax(ranks - 2, 0) * NOTES * c->message;
-    double time = c->overhead + rill__prepare_estimate(p) + rill__turn_estimate(p) / ranges;
+    double time = c->overhead + rill__turn_estimate(p) / ranges;
     time += w.latency + others + own * (c->copy + w.byte);
-    time += ranks * p->nnz / ranges * c->sum;
+    time += sum_estimate(p, ranges);
     if (reader == RILL__READ_BY_NONE) return time;
     time += w.latency + (reader == RILL__READ_BY_ALL ? others : 0) + all / ranges * c->copy;
     return time + all * (2 * c->copy + w.byte);

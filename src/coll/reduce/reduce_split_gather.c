@@ -24,7 +24,8 @@ static const char *supports(const rill__problem *p) {
 
 static double estimate(const rill__problem *p) {
     double result = rill__form_bytes(p, p->result, (double)p->dim) * (p->ranks - 1) / p->ranks;
-    return p->c->overhead + rill__split_estimate(p) + p->nnz * p->c->sum +
+    return p->c->overhead + rill__split_estimate(p) +
+           rill__sum_estimate(p, p->ranks, p->nnz, (double)p->dim / p->ranks) +
            (p->ranks - 1) * p->c->latency + result * (p->c->byte + p->transcode);
 }
 

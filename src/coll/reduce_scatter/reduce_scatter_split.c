@@ -4,6 +4,7 @@
  * Restriction. None.
  * Memory. The messages received.
  * Cost.  (P-1) latency + k (P-1)/P pair (byte + 2 copy) + k sum */
+#include "coll/cost.h"
 #include "coll/patterns/split_gather.h"
 #include "coll/reduce_scatter/reduce_scatter.h"
 
@@ -13,7 +14,8 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double estimate(const rill__problem *p) {
-    return p->c->overhead + rill__split_estimate(p) + p->nnz * p->c->sum;
+    return p->c->overhead + rill__split_estimate(p) +
+           rill__sum_estimate(p, p->ranks, p->nnz, (double)p->dim / p->ranks);
 }
 
 static rill_status step(rill__run *run) {

@@ -34,6 +34,8 @@ typedef struct rill__feedback {
     rill__buffer
         memory; /* of the algorithm, from step to step; zeroed when fresh, saved to files */
     size_t memory_size;
+    bool on_devices;         /* of all ranks: they can do errands */
+    struct rill__away *away; /* of this step (coll/away.h); NULL: this rank does none */
     /* given back by the call */
     rill__piece *returned; /* their memory is kept for the next step */
     int returns, returns_capacity;

@@ -160,7 +160,8 @@ static const struct {
 } parts[] = {{"spaces", test_spaces},     {"selectors", test_selectors},
              {"reducers", test_reducers}, {"failures", test_failures},
              {"streams", test_streams},   {"held", test_held},
-             {"devices", test_devices},   {"memory", test_memory}};
+             {"devices", test_devices},   {"memory", test_memory},
+             {"away", test_away}};
 
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-enum { MOST_RANKS = 4 };
+enum { MOST_RANKS = 5 };
 
 extern const rill__cuda_table *cuda;
 extern const char *cuda_path; /* of its library */
@@ -60,5 +60,7 @@ void test_streams(void);
 void test_held(void);
 void test_devices(void);
 void test_memory(void);
+void test_away(void);
+void test_joins(void); /* a part of that: with its profile */
 
 #endif
