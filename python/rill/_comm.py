@@ -63,13 +63,15 @@ class Comm:
     def __init__(
         self, comm: Any = None, *, info: Any = None, **settings: Unpack[Settings]
     ) -> None:  # fmt: skip
-        if comm is None and "mpi4py.MPI" not in sys.modules:
+        wrong = f"comm is of type {type(comm).__name__}: an mpi4py communicator is needed"
+        if "mpi4py.MPI" not in sys.modules:
+            if comm is not None:
+                raise TypeError(wrong)
             _launch.check_before_mpi()
         m = mpi()
         self.mpi: Any = m.module.COMM_WORLD if comm is None else comm
         if not isinstance(self.mpi, m.module.Comm):
-            kind = type(comm).__name__
-            raise TypeError(f"comm is of type {kind}: an mpi4py communicator is needed")
+            raise TypeError(wrong)
         config = config_of(settings)
         if NATIVE:
             config.info = None if info is None else m.module._addressof(info)

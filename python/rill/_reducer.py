@@ -61,6 +61,8 @@ class Reducer:
     def __init__(
         self, comm: Comm, dim: int, dtype: Any = Type.F32, **options: Unpack[ReducerOptions]
     ) -> None:
+        if not isinstance(comm, Comm):
+            raise TypeError(f"comm is of type {type(comm).__name__}: a rill.Comm is needed")
         self.comm = comm
         self.options = dict(options)
         self._handle = ctypes.c_void_p()

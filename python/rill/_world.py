@@ -4,6 +4,7 @@ process group."""
 from __future__ import annotations
 
 import ctypes
+import operator
 import sys
 import threading
 from importlib.util import find_spec
@@ -35,7 +36,7 @@ def local(n: int, **settings: Unpack[Settings]) -> list[Comm]:
     "s2") goes by messages of rill's own. Keywords are the settings of ``Comm``. ``free()`` them one
     by one, in any order.
     """
-    config = config_of(settings)
+    config, n = config_of(settings), operator.index(n)
     handles = (ctypes.c_void_p * max(n, 1))()
     check(lib.rill_comm_create_local(n, ctypes.byref(config), handles))
     return [Comm._of(ctypes.c_void_p(handle)) for handle in handles]

@@ -153,6 +153,18 @@ def test_wrong_settings(settings, kind, text):
             create(1, **settings)
 
 
+def test_what_is_no_communicator():
+    """Also where there is no mpi4py, whose name in the message would lead astray."""
+    for wrong in (3, "world", rill.local):
+        with pytest.raises(TypeError, match=f"comm is of type {type(wrong).__name__}"):
+            rill.Comm(wrong)
+        with pytest.raises(TypeError, match="a rill.Comm is needed"):
+            rill.Reducer(wrong, 10)
+    for number in (2.5, "4"):
+        with pytest.raises(TypeError, match="integer"):
+            rill.local(number)
+
+
 def test_a_setting_is_no_option_of_a_call():
     comm = rill.local(1)[0]
     with pytest.raises(TypeError, match="no option 'learn'.*rill.Comm"):

@@ -163,6 +163,12 @@ def test_adam(comm, process_group, kind, options, warns):
     assert len(texts_of(lambda: wrap(model(), kind, **options))) == expected
 
 
+def test_what_is_no_optimizer(comm):
+    for wrong in (None, 3, torch.optim.SGD, list(model().parameters())):
+        with pytest.raises(TypeError, match="an optimizer"):
+            rill.torch.DistributedOptimizer(wrong, "topk", density=0.01, comm=comm)
+
+
 @pytest.mark.parametrize(
     "optimizer, kind, text",
     [

@@ -32,6 +32,7 @@ from ._device import Devices
 from ._exchange import Exchange
 from ._follow import Followed
 from ._groups import Checkpointed, Flight, Group, Member, default_comm, names_of
+from ._moment import check_optimizer
 from ._move import forget, move
 from ._progress import Progress
 from ._rules import FUSED, Chooser, Rules
@@ -78,6 +79,9 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     ) -> None:
         # Not Optimizer.__init__: groups, state and defaults are those of the wrapped one, see
         # __getattr__.
+        if optimizer is None:
+            raise TypeError("optimizer=None: an optimizer is needed")
+        check_optimizer(optimizer, None)
         self.optimizer = optimizer
         self.comm = default_comm(comm)
         self.steps = 0
