@@ -65,8 +65,10 @@ static bool is_nearer(int ranks, int now, int before) {
 static void read_line(const char *line, learned *l) {
     char name[LEARNED_NAME];
     double value;
-    if (strncmp(line, "point ", 6) == 0) l->points++;
-    else if (l->n < LEARNED_CONSTANTS && sscanf(line, "%31s %lf", name, &value) == 2) {
+    learned_point p;
+    if (sscanf(line, "point %31s %lf %lf %lf", p.algorithm, &p.dim, &p.entries, &p.ratio) == 4) {
+        if (l->points < LEARNED_POINTS) l->point[l->points++] = p;
+    } else if (l->n < LEARNED_CONSTANTS && sscanf(line, "%31s %lf", name, &value) == 2) {
         memcpy(l->name[l->n], name, sizeof name);
         l->value[l->n++] = value;
     }
@@ -94,15 +96,28 @@ bool learned_read(int ranks, learned *l) {
     return l->n > 0;
 }
 
-void learned_print(const learned *l) {
-    table t = {.columns = 2, .head = {"constant", "learned"}, .left = 1};
-    printf("Learned on %d ranks, %d host%s, from %d kinds of calls: %s\n\n", l->ranks, l->hosts,
-           l->hosts == 1 ? "" : "s", l->points, l->path);
-    for (int i = 0; i < l->n; i++) {
+static int by_kind(const void *one, const void *other) {
+    const learned_point *a = one, *b = other;
+    if (a->dim != b->dim) return a->dim < b->dim ? -1 : 1;
+    if (a->entries != b->entries) return a->entries < b->entries ? -1 : 1;
+    return strcmp(a->algorithm, b->algorithm);
+}
+
+void learned_print(learned *l) {
+    table t = {.columns = 4,
+               .head = {"calls of", "entries", "algorithm", "to the model"},
+               .left = 0};
+    printf("Learned on %d ranks, %d host%s: %s\n\n", l->ranks, l->hosts, l->hosts == 1 ? "" : "s",
+           l->path);
+    qsort(l->point, (size_t)l->points, sizeof *l->point, by_kind);
+    for (int i = 0; i < l->points; i++) {
+        const learned_point *p = &l->point[i];
         table_row *row = table_add(&t);
         if (!row) break;
-        cell_text(row->cell[0], l->name[i]);
-        snprintf(row->cell[1], TABLE_CELL, "%.3g", l->value[i]);
+        cell_count(row->cell[0], (uint64_t)p->dim);
+        cell_count(row->cell[1], (uint64_t)p->entries);
+        cell_text(row->cell[2], p->algorithm);
+        cell_ratio(row->cell[3], p->ratio);
     }
     table_print(&t, stdout);
     table_free(&t);
@@ -110,9 +125,15 @@ void learned_print(const learned *l) {
 }
 
 json_t *learned_json(const learned *l) {
-    json_t *constants = json_object();
+    json_t *constants = json_object(), *calls = json_array();
     for (int i = 0; i < l->n; i++)
         json_object_set_new(constants, l->name[i], json_real(l->value[i]));
-    return json_pack("{s:s, s:i, s:i, s:i, s:o}", "file", l->path, "ranks", l->ranks, "hosts",
-                     l->hosts, "points", l->points, "constants", constants);
+    for (int i = 0; i < l->points; i++) {
+        const learned_point *p = &l->point[i];
+        json_array_append_new(calls,
+                              json_pack("{s:s, s:f, s:f, s:f}", "algorithm", p->algorithm, "dim",
+                                        p->dim, "nnz", p->entries, "ratio", p->ratio));
+    }
+    return json_pack("{s:s, s:i, s:i, s:i, s:o, s:o}", "file", l->path, "ranks", l->ranks, "hosts",
+                     l->hosts, "points", l->points, "calls", calls, "constants", constants);
 }

@@ -69,12 +69,15 @@ run 1 "$RILL" plan --learned # nobody has asked for it
 export RILL_LEARN=auto
 run 0 "$RILL" bench "${some[@]}" --dim 2^12,2^16 --algorithm auto,ring,dense --reps 20
 run 0 "$RILL" plan --learned
-has "$tmp/out" "Learned on 2 ranks, 1 host" latency mpi_byte "on 2 ranks, 1 host" "'auto' takes"
+has "$tmp/out" "Learned on 2 ranks, 1 host" "to the model" "4,096" \
+    "on 2 ranks, 1 host" "'auto' takes"
 run 0 "$RILL" plan --learned --json --dim 2^16
 python3 -c 'import json, sys
 plan = json.load(open(sys.argv[1]))
 learned = plan["learned"]
 assert plan["ranks"] == 2 and plan["hosts"] == 1 and learned["points"] >= 2, plan
+assert len(learned["calls"]) == learned["points"], plan
+assert all(c["dim"] > 0 and c["nnz"] > 0 and c["ratio"] > 0 for c in learned["calls"]), plan
 constants = learned["constants"]
 assert len(constants) == 18 and all(v > 0 for v in constants.values()), plan' "$tmp/out" ||
     fail "the JSON is not as expected"
