@@ -212,6 +212,9 @@ def trained(method, steps=8, **options):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_ddp_gives_the_weights_of_the_host(comm, posing, monkeypatch, method):
+    quick = os.environ.get("RILL_TEST_SIZE") == "quick"
+    if quick and comm.size > 1 and method not in ("topk", "spardl"):
+        pytest.skip("long: many ranks pose as devices")
     ours, state, ddp, losses = trained(method)
     assert all(group.device is not None for _, group in state._all_groups())
     assert len(state._all_groups()) > 1 and state.stats
