@@ -23,11 +23,7 @@ typedef struct record {
 
 /* Those of calls: not of memory, and not of MPI's own sum, which nobody predicts. */
 static int read_records(record *records) {
-    FILE *file = fopen(RECORDS, "r");
-    if (!file) {
-        print_message("skipped: %s is not here\n", RECORDS);
-        skip();
-    }
+    FILE *file = open_records(RECORDS);
     static char line[RECORD_WIDTH];
     int n = 0;
     while (fgets(line, sizeof line, file)) {

@@ -28,11 +28,7 @@ static void way_of(const char *line, const char *name, record *r) {
 }
 
 static int read_records(record *records) {
-    FILE *file = fopen(RECORDS, "r");
-    if (!file) {
-        print_message("skipped: %s is not here\n", RECORDS);
-        skip();
-    }
+    FILE *file = open_records(RECORDS);
     static char line[RECORD_WIDTH];
     int n = 0;
     while (fgets(line, sizeof line, file)) {
